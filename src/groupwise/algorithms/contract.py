@@ -1,0 +1,113 @@
+"""What an algorithm is: the third choice of the unified paradigm (DeepSeekMath, arXiv:2402.03300, section 5.2.1).
+
+    grad J = E over (q, o) from SOURCE [ sum_t  W(o, t) * COEFFICIENT(q, o, t; REWARD) * grad log pi(o_t | q, o_<t) ]
+
+An algorithm says what it needs, which groups it keeps, how scores become advantages, how tokens are weighted, and what
+the loss is. It is pure: it never sees a model, an engine or a reward. It is also its own table of settings: what a run
+file names is what runs.
+
+The trainer calls it in this order, once per rollout step:
+
+    keep(group)            for each scored group: None, or why it is dropped
+    credit(batch)          advantages (and returns) of all groups of the step; statistics go through `reduce`
+    per optimiser step:
+      weigh(batch)         one weight per token for the whole optimiser step; nothing divides later
+      signal(batch)        which completions can give any gradient at all
+      loss(micro_batch, log_probs)  a plain weighted sum over tokens: the sum over micro-batches is the step's loss
+
+`reduce` sums a tensor over the ranks of a run, and is the identity in one process. Because weights are fixed for the
+whole optimiser step, the gradient does not depend on how the step is cut into micro-batches or ranks.
+
+A worked example, REINFORCE with the batch mean as its baseline, complete:
+
+    class Reinforce(AlgorithmSettings):
+        name: Literal["reinforce"] = "reinforce"
+        needs: ClassVar = Needs(source="prompts", rewards=True)
+
+        def credit(self, batch, reduce=identity):
+            scored = ~batch.rewards.isnan()
+            total = reduce(torch.stack([batch.rewards[scored].sum(), scored.sum()]))
+            advantages = torch.where(scored, batch.rewards - total[0] / total[1], 0.0)
+            return replace(batch, advantages=per_token(advantages, batch))
+
+        def weigh(self, batch, reduce=identity):
+            return token_weights(batch, "token-mean", reduce)
+
+        def signal(self, batch):
+            return completions_where(batch, batch.advantages != 0)
+
+        def loss(self, batch, log_probs, values=None):
+            log_probs = where_mask(log_probs, batch)
+            loss = -(batch.token_weights * batch.advantages * log_probs).sum()
+            return Loss(policy=loss, coefficient=batch.advantages)
+
+        def objective(self):
+            return "J = E[ 1/sum|o| * sum_i sum_t (r_i - mean r) * log pi(o_t | q, o_<t) ]"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from groupwise.types import Batch, Group, Metric
+
+Reduce = Callable[[Tensor], Tensor]
+"""Sums a tensor over the ranks of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What must be there before an algorithm can run; the trainer builds this and nothing else."""
+
+    source: Literal["prompts", "demonstrations", "pairs"]
+    rewards: bool
+    min_group_size: int = 1
+    reference: bool = False
+    critic: bool = False
+    step_rewards: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The loss of one micro-batch, its share of the whole optimiser step's loss."""
+
+    policy: Tensor
+    """Scalar, connected to the graph."""
+    coefficient: Tensor
+    """[T] detached: the gradient coefficient, d loss / d log_prob = -weight * coefficient."""
+    value: Tensor | None = None
+    """Scalar loss of the critic."""
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """See the module's docstring. `name` is the word that a run file uses."""
+
+    name: str
+    needs: ClassVar[Needs] | Needs
+
+    def keep(self, group: Group) -> str | None:
+        """None to keep the group, or the reason to drop it."""
+
+    def credit(self, batch: Batch, reduce: Reduce = ...) -> Batch:
+        """The batch with `advantages` (and `returns`) [T], detached, float32, computed in float64 over the whole step."""
+
+    def weigh(self, batch: Batch, reduce: Reduce = ...) -> Tensor:
+        """[T] float32 weights, zero where `loss_mask` is False, normalised over the whole optimiser step and all ranks."""
+
+    def signal(self, batch: Batch) -> Tensor:
+        """[N] bool: completions whose tokens can have a gradient. The others need no forward pass."""
+
+    def loss(self, batch: Batch, log_probs: Tensor, values: Tensor | None = None) -> Loss:
+        """The weighted loss of a micro-batch, from log_probs [T] of the current policy.
+
+        Raises `NonFiniteLogprobError` where an unmasked log-prob is not finite.
+        """
+
+    def objective(self) -> str:
+        """The objective that is maximised, in plain text, with this object's numbers in it."""

@@ -1,0 +1,70 @@
+"""What a reward is: records in, one `Score` per record out, with three outcomes: right, wrong, not scored.
+
+A user's reward is a plain function in a file:
+
+    def reward(record):                       # called once per completion
+        return record.text.strip() == record.columns["answer"]
+
+It may return a bool (right or wrong), a number (the reward; `correct` stays unknown), None (not scored) or a `Score`.
+A reward that must see a whole group at once (ranks, diversity) is decorated:
+
+    @group_reward
+    def shortest(records):                    # records of one prompt, in sample order; returns one result per record
+        longest = max(len(r.token_ids) for r in records)
+        return [1 - len(r.token_ids) / longest for r in records]
+
+Rewards run in a process of their own, with a hard wall-clock limit per call that is enforced by killing it, and see
+nothing of the trainer's environment but what the run file passes. What a reward raises, or returns wrongly, makes
+that sample "not scored", is counted and shown, and never touches another sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from groupwise.types import FinishReason, Score
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that a reward may know about one completion."""
+
+    prompt_id: str
+    prompt: str
+    """The rendered prompt; its tail shows what the template pre-filled, an opened thinking block for instance."""
+    messages: tuple[Mapping[str, Any], ...] | None
+    columns: Mapping[str, Any]
+    """Every other column of the data row."""
+    text: str
+    """The completion without its terminator, other special tokens kept."""
+    clean_text: str
+    """The completion without any special token."""
+    token_ids: tuple[int, ...]
+    """The sampled ids, terminator included."""
+    finish_reason: FinishReason
+
+
+class Reward(Protocol):
+    """See the module's docstring."""
+
+    name: str
+
+    def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Raise `DataError` or `RewardError`, before a model is loaded, where these rows can't be scored."""
+
+    def score(self, records: Sequence[Record]) -> list[Score]:
+        """One score per record, in order. Records of one prompt are contiguous. Never raises for a bad sample."""
+
+    def close(self) -> None:
+        """End whatever processes it holds."""
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def group_reward(function: Function) -> Function:
+    """Mark a reward function as taking all records of one group at once and returning one result for each."""
+    function.groupwise_group_reward = True  # type: ignore[attr-defined]
+    return function
