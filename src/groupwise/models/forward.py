@@ -1,0 +1,105 @@
+"""A causal LM run on packed groups: hidden states through any transformers decoder, log-probs through one kernel."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from groupwise.errors import ModelError
+from groupwise.models.attention import NAME, Layout, Packed
+from groupwise.models.log_probs import Head, token_log_probs
+from groupwise.packing import predictors
+from groupwise.types import Batch
+
+PACKING_TOLERANCE = 1e-3
+"""Largest log-prob difference, packed against plain, that rounding explains in float32."""
+
+
+class Forward:
+    """A transformers causal LM prepared for packed groups. From then on it runs only through this object."""
+
+    def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
+        model.set_attn_implementation(NAME)
+        self.model = model
+        self.compute_dtype = compute_dtype
+        self.backbone = model.base_model
+
+    @property
+    def head(self) -> Head:
+        """The output layer as it is now."""
+        layer, config = self.model.get_output_embeddings(), self.model.config.to_dict()
+        scale = config.get("logit_scale") or 1.0 / (config.get("logits_scaling") or 1.0)
+        return Head(layer.weight, layer.bias, scale, config.get("final_logit_softcapping"))
+
+    def hidden(self, token_ids: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        """token_ids, positions [T] -> last hidden states [T, h]."""
+        with self._autocast():
+            output = self.backbone(
+                input_ids=token_ids[None], position_ids=positions[None], use_cache=False, layout=layout
+            )
+        return output.last_hidden_state[0]
+
+    def log_probs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies [T] of the tokens in the loss mask, at the batch's temperature; zero elsewhere.
+
+        Logits are computed only where a token of the mask is predicted.
+        """
+        hidden = self.hidden(batch.token_ids, batch.positions, Packed.of(batch))
+        where = batch.loss_mask.nonzero()[:, 0]
+        rows = hidden.index_select(0, predictors(batch)[where])
+        log_probs, entropy = token_log_probs(rows, self.head, batch.token_ids[where], batch.temperature)
+        blank = log_probs.new_zeros(batch.token_ids.numel())
+        return blank.index_put((where,), log_probs), blank.index_put((where,), entropy)
+
+    def _autocast(self) -> contextlib.AbstractContextManager:
+        device = next(self.model.parameters()).device
+        if self.compute_dtype == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(device.type, dtype=self.compute_dtype)
+
+
+@torch.no_grad()
+def check_packing(model: Any, compute_dtype: torch.dtype = torch.float32) -> None:
+    """Raise `ModelError` unless this architecture gives the same log-probs packed as plain.
+
+    Layers that mix tokens outside attention (convolutions, state spaces, attention sinks) would let packed samples see
+    each other; such a model is refused here, before anything is trained on it.
+    """
+    prompt, answers = [5, 3, 7, 4, 6], ([8, 9, 3], [6, 4])
+    vocabulary = model.get_output_embeddings().weight.shape[0]
+    ids = [token % vocabulary for token in (*prompt, *answers[0], *answers[1])]
+    device = next(model.parameters()).device
+    rows = [torch.tensor(ids[:8], device=device), torch.tensor(ids[:5] + ids[8:], device=device)]
+    with _restored(model):
+        model.set_attn_implementation("eager")
+        plain = [model(input_ids=row[None], use_cache=False).logits[0].float().log_softmax(-1) for row in rows]
+    forward = Forward(model, torch.float32)
+    layout = Packed([(0, 5)], [[(5, 8), (8, 10)]])
+    positions = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 5, 6], device=device)
+    try:
+        hidden = forward.hidden(torch.tensor(ids, device=device), positions, layout)
+    except (TypeError, AssertionError, AttributeError) as error:
+        raise _cannot_pack(model, f"its layers don't take packed groups ({error})") from error
+    packed = forward.head.logits(hidden).log_softmax(-1)
+    gap = max(float((packed[:8] - plain[0]).abs().max()), float((packed[8:] - plain[1][5:]).abs().max()))
+    if not gap <= PACKING_TOLERANCE:
+        raise _cannot_pack(model, f"packed log-probs differ from plain ones by {gap:.2g}")
+
+
+def _cannot_pack(model: Any, why: str) -> ModelError:
+    kind = type(model).__name__
+    return ModelError(f"model of type {kind} can't be trained on packed groups: {why}", fix="use a pure attention decoder")
+
+
+@contextlib.contextmanager
+def _restored(model: Any) -> Iterator[None]:
+    """Run with the model's attention implementation put back afterwards."""
+    before = model.config._attn_implementation
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)

@@ -1,0 +1,201 @@
+"""Groups to a `Batch` and back, and the cut of a batch into micro-batches.
+
+    pack(groups) -> Batch: [ prompt A | A0 | A1 | ... | prompt B | B0 | ... ]
+
+A group's prompt stands once on the token axis. Nothing is padded, nothing is re-tokenised: the ids that were sampled
+are the ids that are trained on. `take` gives the sub-batch of some completions with their prompts, `unpack` is the
+exact inverse of `pack`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from groupwise.types import Batch, Group, Span
+
+TOKEN_FIELDS = (
+    "token_ids",
+    "positions",
+    "loss_mask",
+    "sampler_log_probs",
+    "old_log_probs",
+    "ref_log_probs",
+    "values",
+    "returns",
+    "advantages",
+    "token_weights",
+)
+"""The `[T]` fields that a cut carries along; `completion_index` is the one that must be renumbered."""
+
+
+def pack(groups: Sequence[Group], *, temperature: float) -> Batch:
+    """Lay groups end to end on one token axis, in order; completions keep their sample order.
+
+    The loss mask is True on trainable tokens of completions that are scored, or that nothing scores (demonstrations);
+    a completion that could not be scored is masked in every term. On the CPU; move it with `to`.
+    """
+    token_ids: list[int] = []
+    positions: list[int] = []
+    mask: list[bool] = []
+    index: list[int] = []
+    log_probs: list[float] = []
+    prompt_spans: list[Span] = []
+    completion_spans: list[Span] = []
+    group_index: list[int] = []
+    for number, group in enumerate(groups):
+        prompt = group.prompt.token_ids
+        prompt_spans.append((len(token_ids), len(token_ids) + len(prompt)))
+        token_ids += prompt
+        positions += range(len(prompt))
+        mask += [False] * len(prompt)
+        index += [-1] * len(prompt)
+        log_probs += [0.0] * len(prompt)
+        for completion, score in zip(group.completions, group.scores, strict=True):
+            start = len(token_ids)
+            counts = score is None or score.value is not None
+            for segment in completion.segments:
+                token_ids += segment.token_ids
+                mask += [segment.trainable and counts] * len(segment.token_ids)
+                log_probs += segment.sampler_log_probs or [0.0] * len(segment.token_ids)
+            length = len(token_ids) - start
+            positions += range(len(prompt), len(prompt) + length)
+            index += [len(completion_spans)] * length
+            completion_spans.append((start, len(token_ids)))
+            group_index.append(number)
+    completions = [completion for group in groups for completion in group.completions]
+    scores = [score for group in groups for score in group.scores]
+    drawn = any(segment.sampler_log_probs is not None for completion in completions for segment in completion.segments)
+    return Batch(
+        token_ids=torch.tensor(token_ids, dtype=torch.int64),
+        positions=torch.tensor(positions, dtype=torch.int64),
+        loss_mask=torch.tensor(mask, dtype=torch.bool),
+        completion_index=torch.tensor(index, dtype=torch.int64),
+        temperature=temperature,
+        group_ids=tuple(group.id for group in groups),
+        prompt_spans=tuple(prompt_spans),
+        completion_spans=tuple(completion_spans),
+        group_index=torch.tensor(group_index, dtype=torch.int64),
+        rewards=torch.tensor(
+            [float("nan") if score is None or score.value is None else score.value for score in scores],
+            dtype=torch.float64,
+        ),
+        correct=tuple(None if score is None else score.correct for score in scores),
+        finish_reasons=tuple(completion.finish_reason for completion in completions),
+        step_rewards=tuple(None if score is None else score.step_rewards for score in scores),
+        step_ends=tuple(None if score is None else score.step_ends for score in scores),
+        sampler_log_probs=torch.tensor(log_probs, dtype=torch.float32) if drawn else None,
+    )
+
+
+def unpack(batch: Batch) -> list[tuple[tuple[int, ...], list[tuple[int, ...]]]]:
+    """Per group: the prompt's token ids, and those of each completion in sample order."""
+    ids = batch.token_ids.tolist()
+    groups: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = [
+        (tuple(ids[start:end]), []) for start, end in batch.prompt_spans
+    ]
+    for number, (start, end) in zip(batch.group_index.tolist(), batch.completion_spans, strict=True):
+        groups[number][1].append(tuple(ids[start:end]))
+    return groups
+
+
+def take(batch: Batch, completions: Sequence[int]) -> Batch:
+    """The sub-batch of these completions (increasing indices), each group's prompt kept once before its own.
+
+    Every per-token value is carried along unchanged, so weights that were computed over the whole optimiser step
+    stay what they are.
+    """
+    assert list(completions) == sorted(set(completions)), "completions must be increasing"
+    pieces: list[Span] = []
+    prompt_spans: list[Span] = []
+    completion_spans: list[Span] = []
+    group_index: list[int] = []
+    index: list[Tensor] = []
+    length, previous, group_ids = 0, -1, []
+    groups = batch.group_index.tolist()
+    for number, completion in enumerate(completions):
+        if groups[completion] != previous:
+            previous = groups[completion]
+            start, end = batch.prompt_spans[previous]
+            pieces.append((start, end))
+            prompt_spans.append((length, length + end - start))
+            index.append(torch.full((end - start,), -1))
+            group_ids.append(batch.group_ids[previous])
+            length += end - start
+        start, end = batch.completion_spans[completion]
+        pieces.append((start, end))
+        completion_spans.append((length, length + end - start))
+        index.append(torch.full((end - start,), number))
+        group_index.append(len(prompt_spans) - 1)
+        length += end - start
+
+    def cut(values: Tensor) -> Tensor:
+        return torch.cat([values[start:end] for start, end in pieces]) if pieces else values[:0]
+
+    def pick(values: tuple) -> tuple:
+        return tuple(values[completion] for completion in completions)
+
+    device = batch.token_ids.device
+    chosen = torch.tensor(list(completions), dtype=torch.int64, device=device)
+    tokens = {name: cut(value) for name in TOKEN_FIELDS if (value := getattr(batch, name)) is not None}
+    return replace(
+        batch,
+        **tokens,
+        completion_index=torch.cat(index).to(device) if index else batch.completion_index[:0],
+        group_ids=tuple(group_ids),
+        prompt_spans=tuple(prompt_spans),
+        completion_spans=tuple(completion_spans),
+        group_index=torch.tensor(group_index, dtype=torch.int64, device=device),
+        rewards=batch.rewards[chosen],
+        correct=pick(batch.correct),
+        finish_reasons=pick(batch.finish_reasons),
+        step_rewards=pick(batch.step_rewards),
+        step_ends=pick(batch.step_ends),
+    )
+
+
+def micro_batches(batch: Batch, completions: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Cut completions into lists whose sub-batches hold at most `max_tokens` tokens, in order.
+
+    A completion is never split; a group is split only when it doesn't fit, and then its prompt is computed once per
+    part. One completion longer than the limit makes a micro-batch of its own.
+    """
+    part: list[int] = []
+    tokens, previous = 0, -1
+    groups = batch.group_index.tolist()
+    for completion in completions:
+        start, end = batch.completion_spans[completion]
+        prompt = batch.prompt_spans[groups[completion]]
+        alone = prompt[1] - prompt[0] + end - start
+        cost = end - start if groups[completion] == previous else alone
+        if part and tokens + cost > max_tokens:
+            yield part
+            part, tokens, cost = [], 0, alone
+        part.append(completion)
+        tokens, previous = tokens + cost, groups[completion]
+    if part:
+        yield part
+
+
+def predictors(batch: Batch) -> Tensor:
+    """[T] int64: the position whose hidden state predicts each token; -1 at prompt positions.
+
+    The first token of every completion of a group is predicted by the last token of the shared prompt.
+    """
+    rows = torch.arange(-1, batch.token_ids.numel() - 1, device=batch.token_ids.device)
+    rows[batch.completion_index < 0] = -1
+    for number, (start, end) in zip(batch.group_index.tolist(), batch.completion_spans, strict=True):
+        if end > start:
+            rows[start] = batch.prompt_spans[number][1] - 1
+    return rows
+
+
+def to(batch: Batch, device: torch.device) -> Batch:
+    """The batch with every tensor on `device`."""
+    names = (*TOKEN_FIELDS, "completion_index", "group_index", "rewards")
+    return replace(
+        batch, **{name: value.to(device) for name in names if (value := getattr(batch, name)) is not None}
+    )
