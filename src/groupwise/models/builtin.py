@@ -1,7 +1,7 @@
 """Models that groupwise makes itself: `builtin:NAME` is a plain Hugging Face folder in the user's cache.
 
-A model is made once, on first use, and then only read. It is written aside and renamed, so that a folder is complete
-or absent, and a lock makes other processes that want the same model wait for it instead of making it again.
+A model is made once, on first use, and then only read. It is written aside and renamed, so that a folder is
+complete or absent, and other processes that want the same model wait for it instead of making it again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BUILDERS: dict[str, Callable[[Path, Callable[[str], None]], None]] = {
     tiny_char.NAME: tiny_char.build,
 }
 RECIPE = 1
-"""Part of the folder's name: raised whenever a builder would write something else, so that no old copy is used."""
+"""Part of the folder's name: raised whenever a builder writes something else, so that no old copy is used."""
 
 
 def cache_folder() -> Path:
-    """Where groupwise keeps what it makes once: `$GROUPWISE_CACHE`, else `groupwise` in the user's cache folder."""
+    """Where groupwise keeps what it makes: `$GROUPWISE_CACHE`, else `groupwise` in the user's cache."""
     if own := os.environ.get("GROUPWISE_CACHE"):
         return Path(own).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")

