@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -86,10 +86,15 @@ class Loss:
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """See the module's docstring. `name` is the word that a run file uses."""
+    """See the module's docstring."""
 
-    name: str
-    needs: ClassVar[Needs] | Needs
+    @property
+    def name(self) -> str:
+        """The word that a run file uses."""
+
+    @property
+    def needs(self) -> Needs:
+        """What must be there for these settings; a plain class attribute will do."""
 
     def keep(self, group: Group) -> str | None:
         """None to keep the group, or the reason to drop it."""
