@@ -1,0 +1,18 @@
+"""Tasks: where prompts come from. `TASKS` is the list; `contract` says what a task is."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from groupwise.tasks.data import Data
+from groupwise.tasks.in_memory import InMemory
+from groupwise.tasks.instructions import Instructions
+from groupwise.tasks.reasoning_gym import ReasoningGym
+from groupwise.tasks.sums import Sums
+
+TASKS = {"instructions": Instructions, "sums": Sums, "data": Data, "reasoning_gym": ReasoningGym}
+
+AnyTask = Annotated[Instructions | Sums | Data | ReasoningGym, Field(discriminator="name")]
+"""What a run file may name as its task."""
+
+__all__ = ["TASKS", "AnyTask", "Data", "InMemory", "Instructions", "ReasoningGym", "Sums"]
