@@ -49,7 +49,9 @@ class Record:
 class Reward(Protocol):
     """See the module's docstring."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What messages call it."""
 
     def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Raise `DataError` or `RewardError`, before a model is loaded, where these rows can't be scored."""

@@ -1,0 +1,58 @@
+"""The reward of a run, from what its file names and what was passed from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from groupwise.errors import RewardError
+from groupwise.rewards.base import RewardSettings
+from groupwise.rewards.combine import Combined, Part
+from groupwise.rewards.contract import Reward
+from groupwise.rewards.exact import Exact
+from groupwise.rewards.function import Function, FunctionReward
+from groupwise.rewards.in_process import InProcess
+from groupwise.rewards.number import Number
+from groupwise.rewards.pool import WorkerPool
+from groupwise.rewards.target import label_of, target_of
+
+REWARDS: dict[str, type[RewardSettings]] = {"exact": Exact, "number": Number, "function": Function}
+"""Every reward by the name that a run file uses. A new one is a file here and a word in both lines."""
+
+AnyReward = Annotated[Exact | Number | Function, Field(discriminator="name")]
+
+
+def build_reward(
+    rewards: Sequence[RewardSettings], *, base: Path, extra_functions: Sequence[Callable[..., Any]] = ()
+) -> Combined:
+    """All of them as one weighted sum; `base` is the folder that relative paths start from.
+
+    `extra_functions` are plain reward functions passed from Python, each with weight 1. One that a worker
+    process can load runs there; any other runs in this process, with a warning. Raises `RewardError`; no process
+    is started yet.
+    """
+    parts: list[Part] = []
+    for settings in rewards:
+        parts.append(Part(settings.shown, settings.weight, settings.build(base)))
+    for function in extra_functions:
+        parts.append(Part(label_of(function), 1.0, _from_function(function)))
+    labels = [part.label for part in parts]
+    if not parts:
+        raise RewardError("the run has no reward", fix="add a [[rewards]] table, or a task that has its own")
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise RewardError(
+            f"two rewards are called {twice!r}", fix="give one a `label`, or its function a name"
+        )
+    return Combined(parts)
+
+
+def _from_function(function: Callable[..., Any]) -> Reward:
+    target = target_of(function)
+    name = label_of(function)
+    if target is None:
+        return InProcess(function, name)
+    return FunctionReward(name, WorkerPool(target, workers=2))
