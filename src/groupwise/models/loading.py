@@ -16,7 +16,15 @@ from groupwise.models.checkpointing import recompute_layers
 from groupwise.models.devices import choose_compute_dtype, choose_device
 from groupwise.models.quiet import quiet
 from groupwise.models.settings import ModelSettings
-from groupwise.models.sources import base_of, check_folder, first_line, is_adapter, resolve, tokenizer_source
+from groupwise.models.sources import (
+    base_of,
+    check_folder,
+    check_hub,
+    first_line,
+    is_adapter,
+    resolve,
+    tokenizer_source,
+)
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -53,10 +61,11 @@ def load_tokenizer(settings: ModelSettings, say: Say = print) -> PreTrainedToken
     from transformers import AutoTokenizer
 
     source = tokenizer_source(resolve(settings.name, say))
+    check_hub(source)
     try:
         with quiet():
             return AutoTokenizer.from_pretrained(source)
-    except Exception as error:  # whatever files or a hub provoke, the user must hear which model it was
+    except Exception as error:  # whatever damaged files provoke, the user must hear which model it was
         raise _cannot_load("the tokenizer of", source, error) from error
 
 
@@ -119,6 +128,7 @@ def read_model(source: str) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     check_folder(source)
+    check_hub(source)
     try:
         with quiet():
             config = AutoConfig.from_pretrained(source)
@@ -132,7 +142,7 @@ def read_model(source: str) -> PreTrainedModel:
             )
     except ModelError:
         raise
-    except Exception as error:  # whatever files or a hub provoke, the user must hear which model it was
+    except Exception as error:  # whatever damaged files provoke, the user must hear which model it was
         raise _cannot_load("model", source, error) from error
     if model._hf_peft_config_loaded:
         raise ModelError(f"model {source} is an adapter on the hub", fix="download it and give its folder")
@@ -196,5 +206,5 @@ def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 def _cannot_load(what: str, source: str, error: Any) -> ModelError:
     return ModelError(
         f"{what} {source} can't be loaded ({type(error).__name__}: {first_line(error)})",
-        fix="check the name, the connection to the hub and your access, or give a complete local folder",
+        fix="get the model again, or use the versions of transformers and tokenizers that it was made with",
     )

@@ -17,7 +17,7 @@ def quiet() -> Iterator[None]:
     logging.set_verbosity_error()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # transformers' to peft, about each other
+            warnings.simplefilter("ignore")  # peft and transformers warn about each other, and of defaults
             yield
     finally:
         logging.set_verbosity(verbosity)

@@ -63,6 +63,24 @@ def check_folder(source: str) -> None:
     )
 
 
+def check_hub(source: str) -> None:
+    """Raises `ModelError` for a hub name that is neither in the local cache nor on the hub. Folders pass.
+
+    It asks once: transformers would try for most of a minute before it says that there is no network.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    if Path(source).is_dir() or isinstance(try_to_load_from_cache(source, "config.json"), str):
+        return
+    try:
+        HfApi().model_info(source, timeout=10)
+    except Exception as error:  # the hub's client and the HTTP library below it raise many kinds
+        raise ModelError(
+            f"model {source} is no folder and can't be had from the Hugging Face hub ({first_line(error)})",
+            fix="check the name, the connection and your access (hf auth login), or give a local folder",
+        ) from error
+
+
 def is_adapter(source: str | Path) -> bool:
     """Whether this is a folder that holds an adapter instead of a whole model."""
     return (Path(source) / ADAPTER_CONFIG).is_file()
