@@ -10,8 +10,8 @@ task in full:
         def rows(self, split, seed):
             numbers = range(100) if split == "train" else range(100, 120)
             return [
-                {"id": f"parity-{n}", "prompt": f"Is {n} even? Answer yes or no.", "answer": ("yes", "no")[n %
-                2]} for n in numbers
+                {"id": f"parity-{n}", "prompt": f"Is {n} even? yes or no:", "answer": ("yes", "no")[n % 2]}
+                for n in numbers
             ]
 
         def reward(self):
@@ -33,8 +33,10 @@ class Task(Protocol):
     name: str
 
     def rows(self, split: Split, seed: int) -> Sequence[Row]:
-        """The rows of a split, the same for the same seed; the test split may be empty. Raises
-        `DataError`."""
+        """The rows of a split, the same for the same seed; the test split may be empty.
+
+        Raises `DataError` for data that is missing or can't be used.
+        """
 
     def reward(self) -> Mapping[str, Any] | None:
         """The task's own reward as a run file would write it, or None where it has none.

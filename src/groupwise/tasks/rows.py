@@ -60,7 +60,9 @@ def checked_rows(rows: Iterable[Mapping[str, Any]], where: str) -> list[dict[str
         _check_question(row, f"row {number} of {where}")
         checked.append({str(key): value for key, value in row.items()})
     if not checked:
-        raise DataError(f"{where} holds no rows", fix="give at least one row with a `prompt` or `messages`")
+        raise DataError(
+            f"there are no rows in {where}", fix="give at least one row with a `prompt` or `messages`"
+        )
     return _with_ids(checked, where)
 
 

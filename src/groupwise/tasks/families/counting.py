@@ -12,7 +12,7 @@ from groupwise.tasks.families.topics import Topic
 
 LETTERS = "[^\\W\\d_]"
 ONE_WORD = re.compile(
-    rf"[\"'\u201c\u201d\u2018\u2019*(\[]*{LETTERS}{{2,20}}[\"'\u201c\u201d\u2018\u2019*)\].!?]*"
+    rf"[\"'\u201c\u201d\u2018\u2019*(\[]*{LETTERS}{{2,16}}[\"'\u201c\u201d\u2018\u2019*)\].!?]*"
 )
 
 
@@ -82,7 +82,7 @@ class ExactWords(Family):
 
 
 class OneWord(Family):
-    """A single word of 2 to 20 letters; quotation marks and a full stop around it are allowed."""
+    """A single word of 2 to 16 letters; quotation marks and a full stop around it are allowed."""
 
     name = "one_word"
     wordings = (
@@ -95,13 +95,13 @@ class OneWord(Family):
     def judge(self, text: str, parameters: Mapping[str, Any]) -> Verdict:
         if ONE_WORD.fullmatch(text):
             return Verdict(True, "one word")
-        return Verdict(False, f"{len(words(text))} words, or not a word of 2 to 20 letters")
+        return Verdict(False, f"{len(words(text))} words, or not a word of 2 to 16 letters")
 
     def reference(self, topic: Topic, parameters: Mapping[str, Any]) -> str:
         return topic.first.capitalize()
 
     def corrupted(self, topic: Topic, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        joined = topic.first + topic.second + topic.third + topic.first
+        joined = (topic.first + topic.second + topic.third) * 2
         return (
             f"{topic.first} {topic.second}",
             f"{topic.first}-{topic.second}",
