@@ -102,6 +102,19 @@ def unpack(batch: Batch) -> list[tuple[tuple[int, ...], list[tuple[int, ...]]]]:
     return groups
 
 
+def token_index(batch: Batch, completions: Sequence[int]) -> Tensor:
+    """[t] int64: where the tokens of `take(batch, completions)` stand on the batch's own axis."""
+    pieces, previous = [], -1
+    for completion in completions:
+        group = int(batch.group_index[completion])
+        if group != previous:
+            pieces.append(torch.arange(*batch.prompt_spans[group]))
+            previous = group
+        pieces.append(torch.arange(*batch.completion_spans[completion]))
+    index = torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64)
+    return index.to(batch.token_ids.device)
+
+
 def take(batch: Batch, completions: Sequence[int]) -> Batch:
     """The sub-batch of these completions (increasing indices), each group's prompt kept once before its own.
 
@@ -109,46 +122,35 @@ def take(batch: Batch, completions: Sequence[int]) -> Batch:
     stay what they are.
     """
     assert list(completions) == sorted(set(completions)), "completions must be increasing"
-    pieces: list[Span] = []
+    device = batch.token_ids.device
+    chosen = torch.tensor(list(completions), dtype=torch.int64, device=device)
+    groups, group_index = batch.group_index[chosen].unique_consecutive(return_inverse=True)
     prompt_spans: list[Span] = []
     completion_spans: list[Span] = []
-    group_index: list[int] = []
-    index: list[Tensor] = []
-    length, previous, group_ids = 0, -1, []
-    groups = batch.group_index.tolist()
-    for number, completion in enumerate(completions):
-        if groups[completion] != previous:
-            previous = groups[completion]
-            start, end = batch.prompt_spans[previous]
-            pieces.append((start, end))
+    length = 0
+    for completion, group in zip(completions, group_index.tolist(), strict=True):
+        if group == len(prompt_spans):
+            start, end = batch.prompt_spans[int(groups[group])]
             prompt_spans.append((length, length + end - start))
-            index.append(torch.full((end - start,), -1))
-            group_ids.append(batch.group_ids[previous])
             length += end - start
         start, end = batch.completion_spans[completion]
-        pieces.append((start, end))
         completion_spans.append((length, length + end - start))
-        index.append(torch.full((end - start,), number))
-        group_index.append(len(prompt_spans) - 1)
         length += end - start
-
-    def cut(values: Tensor) -> Tensor:
-        return torch.cat([values[start:end] for start, end in pieces]) if pieces else values[:0]
+    index = token_index(batch, completions)
+    renumbered = torch.full((len(batch.completion_spans) + 1,), -1, device=device)  # the last place serves prompts (-1)
+    renumbered[chosen] = torch.arange(len(chosen), device=device)
 
     def pick(values: tuple) -> tuple:
         return tuple(values[completion] for completion in completions)
 
-    device = batch.token_ids.device
-    chosen = torch.tensor(list(completions), dtype=torch.int64, device=device)
-    tokens = {name: cut(value) for name in TOKEN_FIELDS if (value := getattr(batch, name)) is not None}
     return replace(
         batch,
-        **tokens,
-        completion_index=torch.cat(index).to(device) if index else batch.completion_index[:0],
-        group_ids=tuple(group_ids),
+        **{name: value[index] for name in TOKEN_FIELDS if (value := getattr(batch, name)) is not None},
+        completion_index=renumbered[batch.completion_index[index]],
+        group_ids=tuple(batch.group_ids[group] for group in groups.tolist()),
         prompt_spans=tuple(prompt_spans),
         completion_spans=tuple(completion_spans),
-        group_index=torch.tensor(group_index, dtype=torch.int64, device=device),
+        group_index=group_index,
         rewards=batch.rewards[chosen],
         correct=pick(batch.correct),
         finish_reasons=pick(batch.finish_reasons),

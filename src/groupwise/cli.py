@@ -1,0 +1,173 @@
+"""The command line: thin words over `groupwise.training`.
+
+Errors that a user can mend end in one line and exit status 2. Heavy imports wait until a command needs them, so that
+`--help` and `--version` answer at once.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from groupwise.errors import UserError
+
+if TYPE_CHECKING:
+    from groupwise.telemetry.display import ConsoleDisplay
+    from groupwise.training.api import Result
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Reinforcement-learning post-training of language models, with GRPO at its centre.
+
+    `groupwise train` alone trains the built-in model on short verifiable instructions. To make a run of your own:
+    `groupwise init follow_instructions`, edit the file, `groupwise sample` it to see whether there is any signal to
+    learn from, then `groupwise train` it.
+    """,
+)
+
+RunArgument = Annotated[str, typer.Argument(help="A run file, or the name of a packaged run.", metavar="RUN")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. `optimizer.learning_rate=1e-5` or `stages.1.steps=6`."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def main(show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if show_version:
+        print(f"groupwise {version('groupwise')}")
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    run: Annotated[str | None, typer.Argument(help="A run file, or the name of a packaged run.", metavar="[RUN]")] = None,
+    settings: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make; by default runs/NAME-DATE-TIME.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue the run in this folder. A RUN given too is compared.")] = None,
+) -> None:
+    """Train. Without arguments: the packaged run `follow_instructions`.
+
+    Ctrl-C finishes the step in hand, saves, and says how to go on.
+    """
+    with _user_errors():
+        from groupwise.telemetry.display import ConsoleDisplay
+        from groupwise.training import api
+
+        with ConsoleDisplay(Console(highlight=False)) as display:
+            if resume is None:
+                result = api.train(run or "follow_instructions", overrides=settings or [], out=out, display=display)
+            else:
+                _only_with_a_new_run(settings, out)
+                result = api.resume(resume, run=run, display=display)
+        _show(result, display)
+    if not result.finished:
+        raise typer.Exit(128 + signal.Signals[result.interrupted_by or "SIGTERM"])
+
+
+@app.command()
+def sample(
+    run: RunArgument,
+    prompts: Annotated[int, typer.Option(min=1, help="How many prompts to sample groups for.")] = 16,
+    settings: SetOption = None,
+) -> None:
+    """Sample and score groups without training: is there anything to learn from?
+
+    Prints the pass rate, the share of groups with signal beside what that pass rate gives in theory
+    (1 - p^G - (1-p)^G), and three examples.
+    """
+    with _user_errors():
+        from groupwise.telemetry.display import ConsoleDisplay
+        from groupwise.training.preview import preview
+
+        with ConsoleDisplay(Console(highlight=False)) as display:
+            preview(run, prompts, settings or [], display)
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Argument(help="The name of a packaged run.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; by default NAME.toml here.")] = None,
+) -> None:
+    """Copy a packaged run file here, to edit it."""
+    with _user_errors():
+        from groupwise.errors import RunFileError
+        from groupwise.run_file import packaged_runs
+
+        runs, path = packaged_runs(), out or Path(f"{name}.toml")
+        if name not in runs:
+            raise RunFileError(f"there is no packaged run {name!r}", fix=f"use one of {', '.join(runs)}")
+        if path.exists():
+            raise RunFileError(f"{path} is already there", fix="give another file as --out")
+        path.write_text(runs[name], "utf-8")
+        print(f"wrote {path}; run it with: groupwise train {path}")
+
+
+@app.command()
+def export(
+    run_folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN_DIR")],
+    out: Annotated[Path, typer.Argument(help="The folder to make.")],
+    step: Annotated[str, typer.Option(help="Which checkpoint: a step, `best` (highest evaluation) or `last`.")] = "last",
+) -> None:
+    """Write a plain Hugging Face model folder from a run: weights (adapters merged), tokenizer, generation config.
+
+    The folder is read back and compared with the trained model before it is kept.
+    """
+    with _user_errors():
+        from groupwise.training.exporting import export_run
+
+        for line in export_run(run_folder, out, step):
+            print(line)
+
+
+def _show(result: Result, display: ConsoleDisplay) -> None:
+    """The table at the end."""
+    summary = result.summary
+    if summary is not None:
+        number: Callable[[float | None], str] = lambda value: "" if value is None else f"{value:.3f}"
+        rows = []
+        for change in summary.changes:
+            low_high = "" if change.interval is None else f"  [{change.interval[0]:+.3f}, {change.interval[1]:+.3f}]"
+            difference = "" if change.difference is None else f"{change.difference:+.3f}{low_high}"
+            rows.append((change.name, number(change.before), number(change.after), difference))
+        display.table("What changed", ("", "before", "after", "difference [95 % interval]"), rows)
+        display.say(
+            f"{summary.steps} steps, {summary.tokens_sampled} tokens sampled, "
+            f"{summary.cpu_seconds:.0f} CPU seconds, {summary.wall_seconds:.0f} seconds in all"
+        )
+    display.say(f"run folder: {_shown(result.folder)}")
+    if not result.finished:
+        display.say(f"stopped after step {result.steps}; go on with: groupwise train --resume {_shown(result.folder)}")
+
+
+def _shown(path: Path) -> str:
+    """Relative to here where that is shorter."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _only_with_a_new_run(settings: Any, out: Any) -> None:
+    from groupwise.errors import RunFileError
+
+    if settings or out:
+        raise RunFileError("--set and --out don't go with --resume", fix="a resumed run keeps its settings and its folder")
+
+
+@contextmanager
+def _user_errors() -> Iterator[None]:
+    """One line and exit status 2 for errors that a user can mend."""
+    try:
+        yield
+    except UserError as error:
+        Console(stderr=True, highlight=False).print(Text(f"error: {error}", style="red"), soft_wrap=True)
+        raise typer.Exit(2) from error

@@ -1,0 +1,71 @@
+"""The engine that gives back recorded completions, to train on the same rollouts again: another algorithm, another
+learning rate, a comparison with other code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow.parquet as parquet
+
+from groupwise.engines.contract import Request
+from groupwise.errors import DataError
+from groupwise.settings import Settings
+from groupwise.types import Completion, FinishReason, Segment
+
+
+class ReplayEngineSettings(Settings):
+    """Completions from the `rollouts/` of an earlier run instead of sampling."""
+
+    name: Literal["replay"] = "replay"
+    path: str
+    """A run folder, or its `rollouts/` folder."""
+
+    def build(self) -> ReplayEngine:
+        """The engine; raises `DataError` where nothing is recorded."""
+        return ReplayEngine(Path(self.path))
+
+
+Key = tuple[tuple[int, ...], int, int]
+"""Prompt token ids, visit number, sample index."""
+
+
+class ReplayEngine:
+    """Answers each request with the completion recorded for the same prompt tokens, visit and sample index."""
+
+    def __init__(self, path: Path) -> None:
+        folder = path / "rollouts" if (path / "rollouts").is_dir() else path
+        files = sorted(folder.glob("step-*.parquet"))
+        if not files:
+            raise DataError(f"no recorded rollouts in {path}", fix="give a run folder whose rollouts/ holds step-*.parquet")
+        self.folder = folder
+        self.recorded: dict[Key, Completion] = {}
+        columns = ["prompt_token_ids", "visit", "sample", "token_ids", "sampler_log_probs", "finish_reason", "policy_version"]
+        for file in files:
+            for row in parquet.read_table(file, columns=columns).to_pylist():
+                self.recorded[tuple(row["prompt_token_ids"]), row["visit"], row["sample"]] = _completion(row)
+        self.answers: list[tuple[int, Completion]] = []
+
+    def load(self, policy: Any, version: int) -> None:
+        """Recorded completions keep the version they were drawn under."""
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            key = (request.prefix, request.key.visit, request.key.sample)
+            if key not in self.recorded:
+                raise DataError(
+                    f"no recorded completion for prompt {request.key.prompt_id!r}, visit {key[1]}, sample {key[2]} in {self.folder}",
+                    fix="replay with the prompts, order, seed and group size of the recorded run, and no more steps",
+                )
+            self.answers.append((request.id, self.recorded[key]))
+
+    def collect(self) -> list[tuple[int, Completion]]:
+        answers, self.answers = self.answers, []
+        return answers
+
+
+def _completion(row: dict[str, Any]) -> Completion:
+    reason: FinishReason = row["finish_reason"]
+    log_probs = None if row["sampler_log_probs"] is None else tuple(row["sampler_log_probs"])
+    return Completion((Segment(tuple(row["token_ids"]), log_probs, version=row["policy_version"]),), reason)

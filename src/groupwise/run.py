@@ -1,0 +1,145 @@
+"""A run: one typed tree of settings, strict and printable; `groupwise.run_file` reads and writes it as TOML.
+
+    seed = 0
+    steps = 40
+    model = "builtin:smollm2-135m-instruct"     # a word stands for a table with that name
+    algorithm = "grpo"
+    task = "instructions"
+
+    [sampling]
+    group_size = 8
+
+A run may have several stages. Each is the run file with the stage's keys laid over it:
+
+    [[stages]]
+    algorithm = "sft"
+    steps = 35
+
+    [[stages]]
+    algorithm = "grpo"
+    steps = 60
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from groupwise.algorithms import AnyAlgorithm
+from groupwise.engines import AnyEngine, TorchEngineSettings
+from groupwise.models.settings import ModelSettings
+from groupwise.rewards import AnyReward
+from groupwise.settings import Settings
+from groupwise.tasks import AnyTask
+from groupwise.tasks.rendering import ChatSettings
+
+class PromptSettings(Settings):
+    """How prompts are taken from the task and rendered."""
+
+    per_step: int = Field(default=8, ge=1)
+    """Prompts of one step: one group each."""
+    shuffle: bool = True
+    """A new keyed order every epoch; false keeps the task's order."""
+    max_tokens: int = Field(default=1024, ge=1)
+    """Longest rendered prompt."""
+    over_limit: Literal["error", "drop"] = "error"
+    """What to do with rows whose prompt is longer."""
+    chat: ChatSettings = ChatSettings()
+    """How chats become text."""
+
+
+class SamplingSettings(Settings):
+    """How completions are drawn while training. The full distribution at this temperature, never a truncated one."""
+
+    group_size: int = Field(default=8, ge=1)
+    """Completions per prompt."""
+    temperature: float = Field(default=1.0, gt=0)
+    max_tokens: int = Field(default=256, ge=1)
+    """Longest completion, stop token included."""
+
+
+class OptimizerSettings(Settings):
+    """AdamW, its schedule, and how one optimiser step is cut to fit memory."""
+
+    learning_rate: float = Field(default=1e-6, gt=0)
+    """1e-6 suits full fine-tuning of models with billions of parameters; small models and LoRA take 10 to 100 times more."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """After warm-up: constant, or down to zero at the stage's last step."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Steps of linear warm-up; Adam's first steps move every weight by about the learning rate, so small runs want a few."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled; on matrices only."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    micro_batch_tokens: int = Field(default=4096, ge=1)
+    """Most tokens of one forward and backward pass; changes memory, not the gradient."""
+    max_bad_steps: int = Field(default=5, ge=1)
+    """Steps in a row without a usable update (non-finite numbers, nothing scored) after which the run stops."""
+
+
+class EvaluationSettings(Settings):
+    """Evaluation on the task's test split, with its own sampling: before training, while it goes on, and after it."""
+
+    every: int = Field(default=0, ge=0)
+    """Steps between evaluations; 0: only before and after each stage."""
+    prompts: int = Field(default=64, ge=0)
+    """Test prompts, the first ones of the split; 0: no evaluation."""
+    samples: int = Field(default=1, ge=1)
+    """Completions per prompt."""
+    temperature: float = Field(default=1.0, ge=0)
+    """0 is greedy."""
+    max_tokens: int | None = None
+    """Longest completion; as in training when not given."""
+
+
+class CheckpointSettings(Settings):
+    """When to save and what to keep. The end of a stage, of the run, and an interruption always save."""
+
+    every: int = Field(default=0, ge=0)
+    """Steps between checkpoints; 0: only at the ends."""
+    keep: int = Field(default=2, ge=1)
+    """Newest checkpoints kept, beside the ends of stages and the best evaluation's."""
+
+
+class Stage(Settings):
+    """One stage: an algorithm on a task for a number of steps."""
+
+    steps: int = Field(ge=1)
+    algorithm: AnyAlgorithm
+    task: AnyTask
+    rewards: tuple[AnyReward, ...] = ()
+    """What scores completions; empty: the task's own reward."""
+    prompts: PromptSettings = PromptSettings()
+    sampling: SamplingSettings = SamplingSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        least, size = self.algorithm.needs.min_group_size, self.sampling.group_size
+        if self.algorithm.needs.source == "prompts" and size < least:
+            raise ValueError(
+                f"sampling.group_size = {size} gives {self.algorithm.name} no group to compare within; "
+                f"use {least} or more (8 is usual)"
+            )
+        return self
+
+
+class Run(Settings):
+    """A whole run: what the run file says, defaults filled in."""
+
+    seed: int = 0
+    """Every random draw depends on it, and on nothing else that changes between machines or restarts."""
+    model: ModelSettings
+    engine: AnyEngine = TorchEngineSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+    def stage_name(self, index: int) -> str:
+        """`INDEX-ALGORITHM`, as metrics name it."""
+        return f"{index}-{self.stages[index].algorithm.name}"
+
+    def total_steps(self) -> int:
+        return sum(stage.steps for stage in self.stages)

@@ -1,0 +1,291 @@
+"""Run files: TOML text to a `Run` and back, with overrides, stages and errors that say what to change.
+
+Every error names the file and line, the key, the value and the fix, and comes before a model is loaded.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+
+from groupwise.errors import RunFileError
+from groupwise.run import Run, Stage
+
+NAMED_TABLES = ("model", "engine", "algorithm", "task")
+"""Tables for which a plain word is short for a table with that name."""
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A run with where it came from."""
+
+    run: Run
+    name: str
+    notes: tuple[str, ...] = ()
+    """What was converted on the way, to be said aloud."""
+
+
+def packaged_runs() -> dict[str, str]:
+    """The run files that come with groupwise: name -> text."""
+    folder = resources.files("groupwise.runs")
+    return {
+        entry.name.removesuffix(".toml"): entry.read_text("utf-8")
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".toml")
+    }
+
+
+def load_run(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> LoadedRun:
+    """Read a run from a file, from the name of a packaged run, or from a mapping; lay `key.path=value` overrides over it.
+
+    Raises `RunFileError`.
+    """
+    if isinstance(source, Mapping):
+        text, place, name, base, raw = "", "run", "run", Path.cwd(), dict(source)
+    else:
+        text, place, name, base = _find(source)
+        try:
+            raw = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise RunFileError(f"{place} is not valid TOML: {error}", fix="mend that line") from error
+    raw = _copy(raw)
+    for override in overrides:
+        _override(raw, override)
+    raw = _with_stages(_expand(raw))
+    _make_paths_absolute(raw, base)
+    try:
+        run = Run.model_validate(raw)
+    except ValidationError as error:
+        raise _explain(error, raw, text, place) from error
+    return LoadedRun(run, name, tuple(_conversions(raw, run.model_dump(mode="python"), text, place)))
+
+
+def to_toml(run: Run) -> str:
+    """The effective run as a run file: every setting with its value. Settings that are not set are left out."""
+    tree = run.model_dump(mode="json", exclude_none=True)
+    if len(run.stages) == 1:
+        tree |= tree.pop("stages")[0]
+    return tomli_w.dumps(tree)
+
+
+def differences(old: Run, new: Run) -> list[str]:
+    """`key: old -> new` for every setting that differs."""
+    before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
+    keys = list(before) + [key for key in after if key not in before]
+    return [
+        f"{key}: {before.get(key)!r} -> {after.get(key)!r}" for key in keys if before.get(key) != after.get(key)
+    ]
+
+
+def _find(source: str | Path) -> tuple[str, str, str, Path]:
+    """Text, place for messages, name, and base folder of a run file or packaged run."""
+    path = Path(source)
+    if path.is_file():
+        return path.read_text("utf-8"), str(path), path.stem, path.resolve().parent
+    runs = packaged_runs()
+    if str(source) in runs:
+        return runs[str(source)], f"packaged run {source}", str(source), Path.cwd()
+    near = difflib.get_close_matches(str(source), [*runs, *(entry.name for entry in Path.cwd().glob("*.toml"))], 1)
+    hint = f"did you mean {near[0]}?" if near else "give a run file"
+    raise RunFileError(f"there is no run file or packaged run {str(source)!r}", fix=f"{hint} (packaged: {', '.join(runs)})")
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _override(raw: dict[str, Any], override: str) -> None:
+    """Lay one `key.path=value` over the tree; the value is TOML, or else a plain string."""
+    path, separator, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not separator or not all(keys):
+        raise RunFileError(f"--set {override!r} is not key.path=value", fix="write for instance --set optimizer.learning_rate=1e-5")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    node: Any = raw
+    for depth, key in enumerate(keys):
+        last = depth == len(keys) - 1
+        if isinstance(node, list):
+            if not key.isdigit() or int(key) >= len(node):
+                raise RunFileError(f"--set {override!r}: {'.'.join(keys[: depth + 1])} doesn't exist", fix=f"use 0 to {len(node) - 1}")
+            if last:
+                node[int(key)] = value
+            else:
+                node = node[int(key)]
+        elif last:
+            node[key] = value
+        else:
+            inner = node.get(key, {})
+            node[key] = {"name": inner} if isinstance(inner, str) else inner
+            node = node[key]
+            if not isinstance(node, dict | list):
+                raise RunFileError(f"--set {override!r}: {key} is a value, not a table", fix=f"set {'.'.join(keys[: depth + 1])} itself")
+
+
+def _expand(table: dict[str, Any]) -> dict[str, Any]:
+    """A word for a named table becomes that table."""
+    return {key: {"name": value} if key in NAMED_TABLES and isinstance(value, str) else value for key, value in table.items()}
+
+
+def _with_stages(raw: dict[str, Any]) -> dict[str, Any]:
+    """Move stage settings into `stages`: each stage is the top level with its own keys laid over it."""
+    shared = {key: raw.pop(key) for key in list(raw) if key in Stage.model_fields}
+    stages = raw.get("stages", [{}])
+    if isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages):
+        raw["stages"] = [_laid_over(_copy(shared), _expand(stage)) for stage in stages]
+    return raw
+
+
+def _laid_over(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables merge key by key; a table of another name replaces the whole table."""
+    for key, value in over.items():
+        below = under.get(key)
+        both = isinstance(below, dict) and isinstance(value, dict)
+        if both and value.get("name", below.get("name")) == below.get("name"):
+            under[key] = _laid_over(below, value)
+        else:
+            under[key] = value
+    return under
+
+
+def _make_paths_absolute(raw: dict[str, Any], base: Path) -> None:
+    """Paths in a run file are relative to it; names that are no path there (a hub's) stay as they are."""
+
+    def absolute(table: Any, *keys: str) -> None:
+        for key in keys:
+            value = table.get(key) if isinstance(table, dict) else None
+            if isinstance(value, str) and value and (base / value).exists():
+                table[key] = str((base / value).resolve())
+
+    absolute(raw.get("model"), "name")
+    for stage in raw.get("stages", []):
+        absolute(stage.get("task"), "path", "test_path")
+        absolute((stage.get("prompts") or {}).get("chat"), "template")
+        for reward in stage.get("rewards", []):
+            absolute(reward, "file")
+    absolute(raw.get("engine"), "path")
+
+
+def _explain(error: ValidationError, raw: dict[str, Any], text: str, place: str) -> RunFileError:
+    """The first fault as one line: where, key, value, fix."""
+    fault, more = error.errors()[0], error.error_count() - 1
+    path = _path_in(raw, fault["loc"])
+    single = len(raw.get("stages", [])) == 1
+    shown = ".".join(str(part) for part in (path[2:] if single and path[:1] == ["stages"] else path))
+    where = f"{place}{_line(text, path)}"
+    rest = f" (and {more} more)" if more else ""
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    match fault["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(str(path[-1]), _siblings(path[:-1], raw), 1)
+            fix = f"did you mean {near[0]}?" if near else f"known here: {', '.join(_siblings(path[:-1], raw))}"
+            return RunFileError(f"{where}: {shown} is not a setting{rest}", fix=fix)
+        case "missing":
+            return RunFileError(f"{where}: {shown} is missing{rest}", fix=f"set {shown}")
+        case "union_tag_invalid":
+            tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "")
+            near = difflib.get_close_matches(tag, known.split(", "), 1)
+            return RunFileError(
+                f"{where}: {shown}.name = {tag!r} is not known{rest}", fix=f"did you mean {near[0]}?" if near else f"use one of {known}"
+            )
+        case "value_error" if "; " in message:
+            what, _, fix = message.partition("; ")
+            return RunFileError(f"{where}: {what}{rest}", fix=fix)
+        case _:
+            fix = message[0].lower() + message[1:]
+            return RunFileError(f"{where}: {shown} = {fault['input']!r} won't do{rest}", fix=fix)
+
+
+def _path_in(raw: Any, location: tuple[int | str, ...]) -> list[int | str]:
+    """pydantic's location without the tags of unions, which are no keys of the file."""
+    path: list[int | str] = []
+    node = raw
+    for part in location:
+        if isinstance(node, Mapping) and part not in node and part == node.get("name"):
+            continue
+        path.append(part)
+        if isinstance(node, Mapping):
+            node = node.get(part)
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        else:
+            node = None
+    return path
+
+
+def _siblings(path: Sequence[int | str], raw: Any) -> list[str]:
+    """The settings that exist where `path` points."""
+    models: list[type[BaseModel]] = [Run]
+    node: Any = raw
+    for part in path:
+        node = node[part] if isinstance(node, Mapping | list) else None
+        if isinstance(part, int):
+            continue
+        annotations = [model.model_fields[part].annotation for model in models if part in model.model_fields]
+        models = [model for annotation in annotations for model in _models(annotation)]
+        if isinstance(node, Mapping) and "name" in node:
+            named = [m for m in models if "name" in m.model_fields and m.model_fields["name"].default == node["name"]]
+            models = named or models
+    names = [field for model in models for field in model.model_fields]
+    return names + [field for field in Stage.model_fields if not path]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Every settings class in a type."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        if issubclass(annotation, BaseModel):
+            yield annotation
+        return
+    for inner in typing.get_args(annotation):
+        yield from _models(inner)
+
+
+def _line(text: str, path: Sequence[int | str]) -> str:
+    """`:LINE` of a key in the TOML text: the first line that sets its last name inside the right table, if any."""
+    names = [str(part) for part in path if isinstance(part, str) and part != "stages"]
+    table: list[str] = []
+    fallback = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line)
+        if header:
+            table = [part for part in header[1].split(".") if part != "stages"]
+            if table == names:
+                fallback = f":{number}"
+        elif names and re.match(rf"\s*{re.escape(names[-1])}\s*=", line):
+            if table == names[:-1]:
+                return f":{number}"
+            fallback = fallback or f":{number}"
+    return fallback
+
+
+def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    items = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+    for key, value in items:
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, Mapping) or (isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)):
+            yield from _leaves(value, here)
+        else:
+            yield here, value
+
+
+def _conversions(raw: Any, effective: Any, text: str, place: str) -> Iterator[str]:
+    """A note for each number that the file gave as a string."""
+    given = dict(_leaves(raw))
+    for key, value in _leaves(effective):
+        if isinstance(value, int | float) and not isinstance(value, bool) and isinstance(given.get(key), str):
+            yield f"{place}{_line(text, key.split('.'))}: {key} = {given[key]!r} was read as the number {value}"

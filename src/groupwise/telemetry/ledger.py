@@ -1,0 +1,115 @@
+"""The ledger: every sampled completion, one Parquet file per step, one row per completion."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from groupwise.types import Completion, Group, Score
+
+SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("stage", pa.string()),  # INDEX-ALGORITHM
+        ("group_id", pa.string()),  # prompt id and visit
+        ("prompt_id", pa.string()),
+        ("visit", pa.int64()),
+        ("sample", pa.int64()),  # 0-based index in the group
+        ("prompt", pa.string()),  # as rendered
+        ("prompt_token_ids", pa.list_(pa.int32())),
+        ("columns", pa.string()),  # the row's other columns, as JSON
+        ("completion", pa.string()),  # special tokens shown
+        ("token_ids", pa.list_(pa.int32())),
+        ("sampler_log_probs", pa.list_(pa.float32())),
+        ("finish_reason", pa.string()),  # stop, length or aborted
+        ("policy_version", pa.int64()),  # optimiser steps taken by the policy that drew it
+        ("reward", pa.float64()),  # null: not scored
+        ("correct", pa.bool_()),
+        ("reason", pa.string()),
+        ("parts", pa.string()),  # named reward components, as JSON
+        ("advantages", pa.list_(pa.float32())),  # per token; null where dropped
+        ("kept", pa.bool_()),
+        ("dropped_because", pa.string()),
+    ]
+)
+
+
+def file_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:06d}.parquet"
+
+
+def write(
+    folder: Path,
+    step: int,
+    stage: str,
+    groups: Sequence[Group],
+    texts: Sequence[Sequence[str]],
+    advantages: Mapping[str, Sequence[Sequence[float]]],
+    dropped: Mapping[str, str],
+) -> None:
+    """Write one step's file, complete or not at all.
+
+    texts: the decoded completions, per group; advantages: per kept group id, per completion, per token; dropped: why
+    a group was dropped, by its id.
+    """
+    rows = [
+        _row(step, stage, group, sample, text, advantages.get(group.id), dropped.get(group.id))
+        for group, group_texts in zip(groups, texts, strict=True)
+        for sample, text in enumerate(group_texts)
+    ]
+    path = file_of(folder, step)
+    aside = path.with_name(f".{path.name}.new")
+    parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), aside, compression="zstd")
+    aside.replace(path)
+
+
+def drop_after(folder: Path, step: int) -> None:
+    """Forget the files of later steps: they are about to be written again."""
+    for path in folder.glob("step-*.parquet"):
+        match = re.fullmatch(r"step-(\d+)\.parquet", path.name)
+        if match and int(match[1]) > step:
+            path.unlink()
+
+
+def _row(
+    step: int,
+    stage: str,
+    group: Group,
+    sample: int,
+    text: str,
+    advantages: Sequence[Sequence[float]] | None,
+    dropped: str | None,
+) -> dict[str, Any]:
+    completion: Completion = group.completions[sample]
+    score: Score | None = group.scores[sample]
+    log_probs = [segment.sampler_log_probs for segment in completion.segments]
+    drawn = [value for part in log_probs if part is not None for value in part]
+    return {
+        "step": step,
+        "stage": stage,
+        "group_id": group.id,
+        "prompt_id": group.prompt.id,
+        "visit": completion.key.visit if completion.key else int(group.id.rpartition("#")[2] or 0),
+        "sample": sample,
+        "prompt": group.prompt.text,
+        "prompt_token_ids": list(group.prompt.token_ids),
+        "columns": json.dumps(dict(group.prompt.columns), default=str),
+        "completion": text,
+        "token_ids": list(completion.token_ids),
+        "sampler_log_probs": drawn if len(drawn) == len(completion.token_ids) else None,
+        "finish_reason": completion.finish_reason,
+        "policy_version": completion.segments[-1].version,
+        "reward": None if score is None else score.value,
+        "correct": None if score is None else score.correct,
+        "reason": "" if score is None else score.reason,
+        "parts": json.dumps({} if score is None else dict(score.parts)),
+        "advantages": None if advantages is None else list(advantages[sample]),
+        "kept": dropped is None,
+        "dropped_because": dropped,
+    }

@@ -1,0 +1,103 @@
+"""What a run changed, read from its folder: the table at the end, and the same numbers for others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as parquet
+
+from groupwise.telemetry import ledger, metrics
+from groupwise.telemetry.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number before and after."""
+
+    name: str
+    before: float | None
+    after: float | None
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    """95 % interval of the difference."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run changed."""
+
+    changes: tuple[Change, ...]
+    steps: int
+    cpu_seconds: float
+    wall_seconds: float
+    tokens_sampled: int
+
+
+def summarise(folder: RunFolder) -> Summary | None:
+    """None for a run without any step. Quarters are those of the steps of the last stage."""
+    rows = metrics.read(folder.metrics)
+    steps = [row for row in rows if "eval" not in row]
+    if not steps:
+        return None
+    last_stage = [row for row in steps if row["stage"] == steps[-1]["stage"]]
+    quarter = max(1, len(last_stage) // 4)
+    first, last = last_stage[:quarter], last_stage[-quarter:]
+    changes = [
+        _between("training reward, first and last quarter", first, last, "reward_mean"),
+        *_evaluations(folder, [row for row in rows if "eval" in row]),
+        _between("completion length (tokens), quarters", first, last, "completion_length_mean"),
+        _between("groups without signal, quarters", first, last, "frac_degenerate_groups"),
+    ]
+    return Summary(
+        tuple(change for change in changes if change.before is not None or change.after is not None),
+        steps[-1]["step"],
+        sum(row["cpu_seconds"] for row in steps),
+        sum(sum(row["seconds"].values()) for row in steps),
+        sum(row["tokens_sampled"] for row in steps),
+    )
+
+
+def _between(name: str, first: Sequence[Mapping[str, Any]], last: Sequence[Mapping[str, Any]], key: str) -> Change:
+    before, after = _mean([row[key] for row in first]), _mean([row[key] for row in last])
+    return Change(name, before, after, None if before is None or after is None else after - before)
+
+
+def _evaluations(folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> list[Change]:
+    """First against last evaluation, their difference paired by prompt; the interval treats prompts as independent."""
+    if len(rows) < 2:
+        return []
+    before, after = (_by_prompt(folder, row["step"]) for row in (rows[0], rows[-1]))
+    differences = [after[prompt] - before[prompt] for prompt in before if prompt in after]
+    change = Change(
+        f"test reward, step {rows[0]['step']} and {rows[-1]['step']}",
+        rows[0]["eval"]["reward"],
+        rows[-1]["eval"]["reward"],
+        _mean(differences),
+        metrics.interval(differences),
+    )
+    names = rows[0]["eval"]["reward_parts"]
+    parts = [
+        Change(f"  {name}", rows[0]["eval"]["reward_parts"][name], rows[-1]["eval"]["reward_parts"].get(name))
+        for name in names
+        if len(names) > 1
+    ]
+    return [change, *parts]
+
+
+def _by_prompt(folder: RunFolder, step: int) -> dict[str, float]:
+    """Mean reward of each evaluated prompt."""
+    path = ledger.file_of(folder.evaluations, step)
+    if not path.is_file():
+        return {}
+    rewards: dict[str, list[float]] = {}
+    for row in parquet.read_table(path, columns=["prompt_id", "reward"]).to_pylist():
+        if row["reward"] is not None:
+            rewards.setdefault(row["prompt_id"], []).append(row["reward"])
+    return {prompt: sum(values) / len(values) for prompt, values in rewards.items()}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

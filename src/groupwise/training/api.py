@@ -1,0 +1,199 @@
+"""Training from Python or the command line: check everything, load, train, sum up.
+
+    import groupwise
+
+    def short(record):
+        return len(record.text.split()) <= 5
+
+    result = groupwise.train(
+        {"model": "builtin:smollm2-135m-instruct", "algorithm": "grpo", "steps": 20},
+        prompts=[{"messages": [{"role": "user", "content": "Name a colour."}]}],
+        rewards=[short],
+    )
+    print(result.folder, result.summary)
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from groupwise.errors import RunFolderError
+from groupwise.models.loading import load_model, load_tokenizer
+from groupwise.models.policy import Policy
+from groupwise.run import Run
+from groupwise.run_file import LoadedRun, differences, load_run, to_toml
+from groupwise.tasks import InMemory
+from groupwise.tasks.contract import Row
+from groupwise.telemetry import ledger, metrics
+from groupwise.telemetry.display import ConsoleDisplay, Display
+from groupwise.telemetry.run_folder import RunFolder
+from groupwise.telemetry.summary import Summary, summarise
+from groupwise.training import checkpoint, environment
+from groupwise.training.banner import banner
+from groupwise.training.preparation import Prepared, prepare
+from groupwise.training.progress import Progress
+from groupwise.training.trainer import Trainer, stage_ends
+
+RewardFunction = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How training ended."""
+
+    folder: Path
+    finished: bool
+    """False where it was interrupted; resume it with `groupwise train --resume FOLDER`."""
+    steps: int
+    summary: Summary | None
+    interrupted_by: str | None = None
+
+
+def train(
+    run: Run | str | Path | Mapping[str, Any],
+    *,
+    rewards: Sequence[RewardFunction] = (),
+    prompts: Iterable[Row] | None = None,
+    test_prompts: Iterable[Row] | None = None,
+    overrides: Sequence[str] = (),
+    out: str | Path | None = None,
+    display: Display | None = None,
+) -> Result:
+    """Train a run: a run file, the name of a packaged run, a mapping in a run file's form, or a `Run`.
+
+    `rewards` (functions) and `prompts` (rows) given here stand in for those of the run. `overrides` are
+    `key.path=value` as on the command line. Raises a `UserError` before a model is loaded where something is wrong.
+    """
+    with _display(display) as shown:
+        if prompts is not None and isinstance(run, Mapping):
+            run = {"task": "rows", **run}
+        loaded = LoadedRun(run, "run") if isinstance(run, Run) else load_run(run, overrides)
+        folder = RunFolder.check_free(out or default_folder(loaded.name))
+        task = None if prompts is None else InMemory(prompts, test_prompts)
+        with _prepared(loaded.run, shown, loaded.notes, task, rewards) as prepared:
+            policy = Policy.of(load_model(loaded.run.model, seed=loaded.run.seed, say=shown.say))
+            folder.make(to_toml(loaded.run), environment.describe(policy))
+            return _run(Trainer(loaded.run, prepared, policy, folder, shown), folder)
+
+
+def resume(
+    path: str | Path,
+    *,
+    run: str | Path | None = None,
+    rewards: Sequence[RewardFunction] = (),
+    prompts: Iterable[Row] | None = None,
+    test_prompts: Iterable[Row] | None = None,
+    display: Display | None = None,
+) -> Result:
+    """Continue the run in a folder from its newest complete checkpoint.
+
+    A `run` given too is compared with the one in the folder, and must say the same. Rewards and prompts that were
+    given from Python must be given again.
+    """
+    with _display(display) as shown:
+        folder = RunFolder.existing(path)
+        stored = load_run(tomllib.loads(folder.run_file.read_text("utf-8")))
+        if run is not None:
+            _must_equal(stored.run, load_run(run).run, path)
+        recorded = json.loads(folder.environment.read_text("utf-8"))
+        environment.use_threads(recorded, shown.say)
+        newest = checkpoint.newest(folder.checkpoints, shown.say)
+        step, weights = newest or (0, None)
+        _forget_after(folder, step)
+        shown.say(f"resumed from step {step}")
+        if step == stored.run.total_steps():
+            shown.say(f"nothing is left to do: all {step} steps are done")
+            return Result(folder.path, True, step, summarise(folder))
+        task = None if prompts is None else InMemory(prompts, test_prompts)
+        with _prepared(stored.run, shown, (), task, rewards) as prepared:
+            begun = stage_start(stored.run, folder, weights)
+            policy = Policy.of(load_model(stored.run.model, seed=stored.run.seed, weights=begun, say=shown.say))
+            environment.compare(recorded, environment.describe(policy), shown.say)
+            return _run(Trainer(stored.run, prepared, policy, folder, shown, weights), folder)
+
+
+def default_folder(name: str) -> Path:
+    """`runs/NAME-DATE-TIME` in the current folder."""
+    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def stage_start(run: Run, folder: RunFolder, weights: Path | None) -> Path | None:
+    """The checkpoint whose weights the stage in hand began with; None where it began with the model itself.
+
+    Raises `RunFolderError` where it is gone and a reference must be made of it.
+    """
+    if weights is None:
+        return None
+    progress = Progress.from_json(json.loads((weights / "trainer.json").read_text("utf-8"))["progress"])
+    if progress.stage_step == 0 or not run.stages[progress.stage].algorithm.needs.reference:
+        return weights
+    if progress.stage == 0:
+        return None
+    begun = folder.checkpoints / f"step-{stage_ends(run)[progress.stage - 1]}"
+    if (fault := checkpoint.damage(begun)) is not None:
+        raise RunFolderError(
+            f"the reference of this stage is the policy it began with, and {begun} can't be used: {fault}",
+            fix="put that checkpoint back, or start a new run",
+        )
+    return begun
+
+
+@contextmanager
+def _display(given: Display | None) -> Iterator[Display]:
+    """The display given, or one on the console for as long as the work lasts."""
+    if given is not None:
+        yield given
+    else:
+        with ConsoleDisplay() as console:
+            yield console
+
+
+@contextmanager
+def _prepared(
+    run: Run, display: Display, notes: Sequence[str], task: InMemory | None, functions: Sequence[RewardFunction]
+) -> Iterator[list[Prepared]]:
+    """Every stage's data and rewards, checked; reward workers end with the block."""
+    tokenizer = load_tokenizer(run.model, display.say)
+    prepared: list[Prepared] = []
+    try:
+        for stage in run.stages:
+            prepared.append(prepare(stage, tokenizer, run.seed, task=task, functions=functions))
+        for line in [*notes, *(note for stage in prepared for note in stage.notes)]:
+            display.say(line)
+        for line in banner(run, prepared):
+            display.say(line)
+        yield prepared
+    finally:
+        for stage in prepared:
+            if stage.reward is not None:
+                stage.reward.close()
+
+
+def _run(trainer: Trainer, folder: RunFolder) -> Result:
+    finished = trainer.train()
+    interrupted = None if trainer.interrupts.signal is None else trainer.interrupts.signal.name
+    return Result(folder.path, finished, trainer.progress.step, summarise(folder), interrupted)
+
+
+def _forget_after(folder: RunFolder, step: int) -> None:
+    """Drop what was recorded after the checkpoint: it is about to be done again."""
+    metrics.drop_after(folder.metrics, step)
+    ledger.drop_after(folder.rollouts, step)
+    ledger.drop_after(folder.evaluations, step)
+
+
+def _must_equal(stored: Run, given: Run, path: str | Path) -> None:
+    changed = differences(stored, given)
+    if changed:
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise RunFolderError(
+            f"the run file is not the one of {path}: {'; '.join(changed[:3])}{more}",
+            fix="resume without a run file, or start a new run with --out",
+        )

@@ -1,0 +1,50 @@
+"""From a run folder to a plain model folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from groupwise.errors import RunFolderError
+from groupwise.models.loading import load_model
+from groupwise.models.saving import export
+from groupwise.run_file import load_run
+from groupwise.telemetry import metrics
+from groupwise.telemetry.run_folder import RunFolder
+from groupwise.training import checkpoint
+
+
+def export_run(run_folder: Path, out: Path, step: str = "last") -> list[str]:
+    """Export a checkpoint (`last`, `best` or a step's number); returns what there is to say. Raises a `UserError`."""
+    folder = RunFolder.existing(run_folder)
+    lines: list[str] = []
+    number, path = _choose(folder, step, lines)
+    run = load_run(folder.run_file).run
+    loaded = load_model(run.model, seed=run.seed, weights=path, say=lines.append)
+    lines += export(loaded, out)
+    return [*lines, f"exported step {number} to {out}: it loads with AutoModelForCausalLM.from_pretrained"]
+
+
+def _choose(folder: RunFolder, step: str, lines: list[str]) -> tuple[int, Path]:
+    """Step and folder of the checkpoint asked for, checked."""
+    here = sorted(number for number, _ in checkpoint.found(folder.checkpoints))
+    there_are = f"checkpoints are there for steps {', '.join(map(str, here)) or '(none)'}"
+    if step == "last":
+        newest = checkpoint.newest(folder.checkpoints, lines.append)
+        if newest is None:
+            raise RunFolderError(f"{folder.path} has no complete checkpoint", fix=f"resume it with --resume {folder.path}")
+        return newest
+    if step == "best":
+        best = metrics.best_step(metrics.read(folder.metrics))
+        if best is None:
+            raise RunFolderError(f"{folder.path} has no evaluation after training began", fix=f"give a step: {there_are}")
+        number = best
+    elif step.isdigit():
+        number = int(step)
+    else:
+        raise RunFolderError(f"--step {step!r} is not a step", fix="use a number, best or last")
+    path = folder.checkpoints / f"step-{number}"
+    if number not in here:
+        raise RunFolderError(f"{folder.path} has no checkpoint of step {number}", fix=f"use another one: {there_are}")
+    if (fault := checkpoint.damage(path)) is not None:
+        raise RunFolderError(f"{path} can't be used: {fault}", fix=f"use another one: {there_are}")
+    return number, path
