@@ -26,18 +26,18 @@ AnyReward = Annotated[Exact | Number | Function, Field(discriminator="name")]
 
 
 def build_reward(
-    rewards: Sequence[RewardSettings], *, base: Path, extra_functions: Sequence[Callable[..., Any]] = ()
+    rewards: Sequence[RewardSettings], *, base: Path = Path(), functions: Sequence[Callable[..., Any]] = ()
 ) -> Combined:
     """All of them as one weighted sum; `base` is the folder that relative paths start from.
 
-    `extra_functions` are plain reward functions passed from Python, each with weight 1. One that a worker
-    process can load runs there; any other runs in this process, with a warning. Raises `RewardError`; no process
+    `functions` are plain reward functions passed from Python, each with weight 1. One that a worker
+    process can load runs there, any other in this process, with a warning. Raises `RewardError`. No process
     is started yet.
     """
     parts: list[Part] = []
     for settings in rewards:
         parts.append(Part(settings.shown, settings.weight, settings.build(base)))
-    for function in extra_functions:
+    for function in functions:
         parts.append(Part(label_of(function), 1.0, _from_function(function)))
     labels = [part.label for part in parts]
     if not parts:

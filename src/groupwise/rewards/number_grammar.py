@@ -46,7 +46,7 @@ _NUMBER = re.compile(
     rf"""
     (?:(?<![\w)\]}}.])(?P<sign>[-+−]))?      # after a digit, letter or closing bracket it is an operator
     (?:\\?[$€£¥]\s?)?
-    (?<![A-Za-z0-9_])
+    (?<![A-Za-z0-9_^])(?<!\^\{{)               # neither within a word nor an exponent
     (?:
         (?:(?P<whole>{_WHOLE})\s?)?\\[dt]?frac\{{(?P<top>[0-9]++)\}}\{{(?P<bottom>[0-9]++)\}}
       | (?P<mixed>{_WHOLE})[ ](?P<above>[0-9]++)/(?P<below>[0-9]++)(?!\.?[0-9])

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pickle
+import secrets
 import select
 import signal
 import subprocess
@@ -78,7 +79,6 @@ class WorkerProcess:
         self._requests = self._process.stdin
         os.set_blocking(self._answers.fileno(), False)
         os.set_blocking(self._requests.fileno(), False)
-        self._asked = 0
 
     def loaded(self, limit: float = START_LIMIT) -> dict[str, Any]:
         """The first answer: `group` and `columns`, or `what` and `fix`. Raises `TimedOut`, `Died`."""
@@ -90,12 +90,12 @@ class WorkerProcess:
         Raises `TimedOut`, `Died`.
         """
         deadline = time.monotonic() + limit
-        self._asked += 1
-        payload = pickle.dumps((self._asked, count, records))
+        number = secrets.randbits(62)  # so that no call can answer for the next one
+        payload = pickle.dumps((number, count, records))
         self._send(LENGTH.pack(len(payload)) + payload, deadline)
         answer = self._receive(deadline)
         outcomes = answer.get("outcomes")
-        if answer.get("number") != self._asked or not isinstance(outcomes, list) or len(outcomes) != count:
+        if answer.get("number") != number or not isinstance(outcomes, list) or len(outcomes) != count:
             raise Died("answered out of turn")
         return outcomes
 
