@@ -147,21 +147,24 @@ def test_the_tiny_vocabulary_has_every_character_once():
     assert len(set(tiny_char.CHARACTERS)) == len(tiny_char.CHARACTERS)
 
 
+@pytest.fixture(scope="module")
+def folder():
+    return builtin.builtin_folder("smollm2-135m-instruct", silent)
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return AutoModelForCausalLM.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return AutoTokenizer.from_pretrained(folder)
+
+
 @pytest.mark.slow
 class TestSmolLM2:
     """The real model, from the cache or made now."""
-
-    @pytest.fixture(scope="class")
-    def folder(self):
-        return builtin.builtin_folder("smollm2-135m-instruct", silent)
-
-    @pytest.fixture(scope="class")
-    def model(self, folder):
-        return AutoModelForCausalLM.from_pretrained(folder)
-
-    @pytest.fixture(scope="class")
-    def tokenizer(self, folder):
-        return AutoTokenizer.from_pretrained(folder)
 
     def test_it_answers_paris_and_stops(self, model, tokenizer):
         question = [{"role": "user", "content": "What is the capital of France?"}]

@@ -1,3 +1,4 @@
+import copy
 import json
 import sys
 
@@ -212,6 +213,13 @@ def test_R072_gradient_checkpointing_leaves_sampling_its_cache(model_folder):
     )
     assert torch.equal(loaded.model.generate(IDS, **options), plain)
     assert lengths == [8, 1, 1, 1, 1]
+
+
+def test_R072_a_copy_of_a_model_with_gradient_checkpointing_runs_its_own_layers(model_folder):
+    loaded = load(model_folder(), gradient_checkpointing=True)
+    twin = copy.deepcopy(loaded.model)
+    twin.model.layers[0].mlp.down_proj.base_layer.weight.data += 1
+    assert gap(logits(twin), logits(loaded.model)) > 1e-3
 
 
 def test_R074_an_adapters_own_dropout_is_off(adapter_folder):
