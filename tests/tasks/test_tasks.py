@@ -1,9 +1,11 @@
 """The list of tasks, and how a run file names one."""
 
+import importlib
+
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from groupwise.tasks import TASKS, AnyTask, Data, Instructions
+from groupwise.tasks import TASKS, AnyTask, Data, Instructions, ReasoningGym
 
 ANY = TypeAdapter(AnyTask)
 
@@ -29,3 +31,14 @@ def test_built_in_tasks_give_rows_with_an_id_and_a_completion(name):
     for row in TASKS[name]().rows("test", 0):
         assert row["id"] and isinstance(row["completion"], str)
         assert ("prompt" in row) != ("messages" in row)
+
+
+@pytest.mark.parametrize("name", ["instructions", "reasoning_gym"])
+def test_a_task_s_reward_function_names_columns_that_its_rows_have(name):
+    module, _, function = TASKS[name].model_construct(dataset="x").reward()["target"].partition(":")
+    columns = getattr(importlib.import_module(module), function).columns
+    if name == "instructions":
+        row = TASKS[name]().rows("test", 0)[0]
+    else:
+        row = ReasoningGym(dataset="x")._row({"question": "q", "answer": "a", "metadata": {}})
+    assert set(columns) <= set(row)

@@ -25,7 +25,7 @@ from groupwise.tasks.keyed import keyed_order
 from groupwise.tasks.rows import suggestion
 from groupwise.types import Score
 
-DEFAULT_FAMILIES = ("at_most_words", "one_word", "no_commas", "last_word", "contains_word", "lower_case")
+DEFAULT_FAMILIES = ("at_most_words", "one_word", "no_commas", "last_word", "contains_word", "forbidden_words")
 
 
 class Instructions(Settings):
@@ -124,3 +124,6 @@ def verify(record: Answered) -> Score:
     verdict = FAMILIES[name].verify(record.clean_text, record.columns["parameters"])
     value = float(verdict.correct)
     return Score(value, correct=verdict.correct, reason=verdict.reason, parts={name: value})
+
+
+verify.columns = ["family", "parameters"]  # type: ignore[attr-defined]

@@ -117,6 +117,9 @@ def verify(record: Answered) -> Score:
     return Score(float(correct), correct=correct, reason=f"answer taken: {answer[:200]!r}")
 
 
+verify.columns = ["dataset", "parameters", "metadata", "question", "answer"]  # type: ignore[attr-defined]
+
+
 def extract_answer(text: str) -> str:
     """What a completion gives as its answer.
 

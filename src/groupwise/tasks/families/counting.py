@@ -87,7 +87,7 @@ class OneWord(Family):
     name = "one_word"
     wordings = (
         "Which word describes {topic}? Answer with one word only.",
-        "Describe {topic} with a single word.",
+        "What comes to mind when you hear about {topic}? Say one word.",
         "What do you think of when you hear about {topic}? Answer with one word.",
     )
     variants = ({},)

@@ -126,8 +126,8 @@ class NoCommas(Family):
     name = "no_commas"
     wordings = (
         "Write two sentences about {topic} without using any commas.",
-        "Describe {topic} in two sentences. Do not use commas.",
-        "Tell me about {topic} in two short sentences that have no commas.",
+        "Write two short sentences about {topic}. Use no commas.",
+        "Tell me two simple facts about {topic} in two short sentences. Do not use commas.",
     )
     variants = ({},)
 
