@@ -103,6 +103,12 @@ def test_signal_follows_advantages_without_kl_and_the_mask_with_it():
     assert SFT().signal(batch).tolist() == [True] * 4
 
 
+def test_what_counts_as_a_tie_is_a_setting():
+    step = f1(rewards=[1.0, 0.9, 1.0, 0.9], advantages=None)
+    assert (prepare(GRPO(tie_tol=0.2), step).advantages == 0).all()
+    assert (prepare(GRPO(tie_tol=0.05), step).advantages != 0).all()
+
+
 def test_groups_are_kept_unless_scoring_failed_for_all():
     def group(*scores):
         return Group("a", Prompt("a", (1,), "?"), tuple(Completion((), "stop") for _ in scores), scores)

@@ -122,6 +122,12 @@ def test_batch_scale_divides_by_the_std_of_all_raw_rewards():
     assert close(result, torch.tensor([0.5, -0.5, 0, 0], dtype=torch.float64) / std)
 
 
+def test_statistics_are_float64_whatever_the_type_of_the_rewards():
+    rewards, index = 1000 + torch.arange(9).sqrt(), torch.zeros(9, dtype=torch.int64)
+    single, double = (group_advantages(values, index, 1).advantages for values in (rewards, rewards.double()))
+    assert single.dtype == torch.float64 and torch.equal(single, double)
+
+
 def test_a_tie_is_relative_and_can_be_switched_off():
     near = torch.tensor([1e6, 1e6 + 0.5], dtype=torch.float64)
     index = torch.zeros(2, dtype=torch.int64)
