@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cases import ALGORITHMS, assert_close, prepare, random_step, run, run_parts, tensor
+from algorithm_cases import ALGORITHMS, assert_close, prepare, random_step, run, run_parts, tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

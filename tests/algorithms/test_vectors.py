@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cases import F1, F1_REWARDS, VECTORS, assert_close, f1, run, run_parts, tensor
+from algorithm_cases import F1, F1_REWARDS, VECTORS, assert_close, f1, run, run_parts, tensor
 
 from groupwise.algorithms import GRPO, SFT
 from groupwise.core.advantages import STD_PRESETS, group_advantages

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, get_args
 
 import pytest
 import torch
-from cases import assert_close, f1, prepare, random_step, run
+from algorithm_cases import assert_close, f1, prepare, random_step, run
 from pydantic import TypeAdapter, ValidationError
 
 from groupwise import algorithms

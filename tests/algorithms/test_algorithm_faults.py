@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cases import ALGORITHMS, Step, assert_close, prepare, random_step, run, run_parts, tensor
+from algorithm_cases import ALGORITHMS, Step, assert_close, prepare, random_step, run, run_parts, tensor
 
 from groupwise.algorithms import GRPO, SFT
 from groupwise.core.advantages import degenerate_groups, group_advantages
