@@ -7,7 +7,7 @@ Errors that a user can mend end in one line and exit status 2. Heavy imports wai
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -39,7 +39,11 @@ app = typer.Typer(
 RunArgument = Annotated[str, typer.Argument(help="A run file, or the name of a packaged run.", metavar="RUN")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. `optimizer.learning_rate=1e-5` or `stages.1.steps=6`."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting, e.g. `optimizer.learning_rate=1e-5` or `stages.1.steps=6`.",
+    ),
 ]
 
 
@@ -52,10 +56,14 @@ def main(show_version: Annotated[bool, typer.Option("--version", help="Print the
 
 @app.command()
 def train(
-    run: Annotated[str | None, typer.Argument(help="A run file, or the name of a packaged run.", metavar="[RUN]")] = None,
+    run: Annotated[
+        str | None, typer.Argument(help="A run file, or the name of a packaged run.", metavar="[RUN]")
+    ] = None,
     settings: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; by default runs/NAME-DATE-TIME.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue the run in this folder. A RUN given too is compared.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Continue the run in this folder. A RUN given too is compared.")
+    ] = None,
 ) -> None:
     """Train. Without arguments: the packaged run `follow_instructions`.
 
@@ -118,7 +126,9 @@ def init(
 def export(
     run_folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN_DIR")],
     out: Annotated[Path, typer.Argument(help="The folder to make.")],
-    step: Annotated[str, typer.Option(help="Which checkpoint: a step, `best` (highest evaluation) or `last`.")] = "last",
+    step: Annotated[
+        str, typer.Option(help="Which checkpoint: a step, `best` (highest evaluation) or `last`.")
+    ] = "last",
 ) -> None:
     """Write a plain Hugging Face model folder from a run: weights (adapters merged), tokenizer, generation config.
 
@@ -135,12 +145,11 @@ def _show(result: Result, display: ConsoleDisplay) -> None:
     """The table at the end."""
     summary = result.summary
     if summary is not None:
-        number: Callable[[float | None], str] = lambda value: "" if value is None else f"{value:.3f}"
         rows = []
         for change in summary.changes:
             low_high = "" if change.interval is None else f"  [{change.interval[0]:+.3f}, {change.interval[1]:+.3f}]"
             difference = "" if change.difference is None else f"{change.difference:+.3f}{low_high}"
-            rows.append((change.name, number(change.before), number(change.after), difference))
+            rows.append((change.name, _number(change.before), _number(change.after), difference))
         display.table("What changed", ("", "before", "after", "difference [95 % interval]"), rows)
         display.say(
             f"{summary.steps} steps, {summary.tokens_sampled} tokens sampled, "
@@ -149,6 +158,10 @@ def _show(result: Result, display: ConsoleDisplay) -> None:
     display.say(f"run folder: {_shown(result.folder)}")
     if not result.finished:
         display.say(f"stopped after step {result.steps}; go on with: groupwise train --resume {_shown(result.folder)}")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _shown(path: Path) -> str:
@@ -160,7 +173,9 @@ def _only_with_a_new_run(settings: Any, out: Any) -> None:
     from groupwise.errors import RunFileError
 
     if settings or out:
-        raise RunFileError("--set and --out don't go with --resume", fix="a resumed run keeps its settings and its folder")
+        raise RunFileError(
+            "--set and --out don't go with --resume", fix="a resumed run keeps its settings and its folder"
+        )
 
 
 @contextmanager

@@ -198,6 +198,4 @@ def predictors(batch: Batch) -> Tensor:
 def to(batch: Batch, device: torch.device) -> Batch:
     """The batch with every tensor on `device`."""
     names = (*TOKEN_FIELDS, "completion_index", "group_index", "rewards")
-    return replace(
-        batch, **{name: value.to(device) for name in names if (value := getattr(batch, name)) is not None}
-    )
+    return replace(batch, **{name: value.to(device) for name in names if (value := getattr(batch, name)) is not None})

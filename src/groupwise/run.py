@@ -34,6 +34,7 @@ from groupwise.settings import Settings
 from groupwise.tasks import AnyTask
 from groupwise.tasks.rendering import ChatSettings
 
+
 class PromptSettings(Settings):
     """How prompts are taken from the task and rendered."""
 
@@ -63,11 +64,11 @@ class OptimizerSettings(Settings):
     """AdamW, its schedule, and how one optimiser step is cut to fit memory."""
 
     learning_rate: float = Field(default=1e-6, gt=0)
-    """1e-6 suits full fine-tuning of models with billions of parameters; small models and LoRA take 10 to 100 times more."""
+    """1e-6 suits full fine-tuning of models with billions of parameters; small ones and LoRA take 10 to 100x."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """After warm-up: constant, or down to zero at the stage's last step."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Steps of linear warm-up; Adam's first steps move every weight by about the learning rate, so small runs want a few."""
+    """Steps of linear warm-up: Adam's first steps move each weight by about the learning rate, whatever the gradient."""
     betas: tuple[float, float] = (0.9, 0.95)
     eps: float = Field(default=1e-8, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)

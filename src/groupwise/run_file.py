@@ -47,7 +47,7 @@ def packaged_runs() -> dict[str, str]:
 
 
 def load_run(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> LoadedRun:
-    """Read a run from a file, from the name of a packaged run, or from a mapping; lay `key.path=value` overrides over it.
+    """Read a run from a file, a packaged run's name, or a mapping; lay `key.path=value` overrides over it.
 
     Raises `RunFileError`.
     """
@@ -83,9 +83,7 @@ def differences(old: Run, new: Run) -> list[str]:
     """`key: old -> new` for every setting that differs."""
     before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
     keys = list(before) + [key for key in after if key not in before]
-    return [
-        f"{key}: {before.get(key)!r} -> {after.get(key)!r}" for key in keys if before.get(key) != after.get(key)
-    ]
+    return [f"{key}: {before.get(key)!r} -> {after.get(key)!r}" for key in keys if before.get(key) != after.get(key)]
 
 
 def _find(source: str | Path) -> tuple[str, str, str, Path]:
@@ -98,7 +96,9 @@ def _find(source: str | Path) -> tuple[str, str, str, Path]:
         return runs[str(source)], f"packaged run {source}", str(source), Path.cwd()
     near = difflib.get_close_matches(str(source), [*runs, *(entry.name for entry in Path.cwd().glob("*.toml"))], 1)
     hint = f"did you mean {near[0]}?" if near else "give a run file"
-    raise RunFileError(f"there is no run file or packaged run {str(source)!r}", fix=f"{hint} (packaged: {', '.join(runs)})")
+    raise RunFileError(
+        f"there is no run file or packaged run {str(source)!r}", fix=f"{hint} (packaged: {', '.join(runs)})"
+    )
 
 
 def _copy(value: Any) -> Any:
@@ -112,7 +112,9 @@ def _override(raw: dict[str, Any], override: str) -> None:
     path, separator, text = override.partition("=")
     keys = path.strip().split(".")
     if not separator or not all(keys):
-        raise RunFileError(f"--set {override!r} is not key.path=value", fix="write for instance --set optimizer.learning_rate=1e-5")
+        raise RunFileError(
+            f"--set {override!r} is not key.path=value", fix="write for instance --set optimizer.learning_rate=1e-5"
+        )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -122,7 +124,9 @@ def _override(raw: dict[str, Any], override: str) -> None:
         last = depth == len(keys) - 1
         if isinstance(node, list):
             if not key.isdigit() or int(key) >= len(node):
-                raise RunFileError(f"--set {override!r}: {'.'.join(keys[: depth + 1])} doesn't exist", fix=f"use 0 to {len(node) - 1}")
+                raise RunFileError(
+                    f"--set {override!r}: {'.'.join(keys[: depth + 1])} doesn't exist", fix=f"use 0 to {len(node) - 1}"
+                )
             if last:
                 node[int(key)] = value
             else:
@@ -134,12 +138,18 @@ def _override(raw: dict[str, Any], override: str) -> None:
             node[key] = {"name": inner} if isinstance(inner, str) else inner
             node = node[key]
             if not isinstance(node, dict | list):
-                raise RunFileError(f"--set {override!r}: {key} is a value, not a table", fix=f"set {'.'.join(keys[: depth + 1])} itself")
+                raise RunFileError(
+                    f"--set {override!r}: {key} is a value, not a table",
+                    fix=f"set {'.'.join(keys[: depth + 1])} itself",
+                )
 
 
 def _expand(table: dict[str, Any]) -> dict[str, Any]:
     """A word for a named table becomes that table."""
-    return {key: {"name": value} if key in NAMED_TABLES and isinstance(value, str) else value for key, value in table.items()}
+    return {
+        key: {"name": value} if key in NAMED_TABLES and isinstance(value, str) else value
+        for key, value in table.items()
+    }
 
 
 def _with_stages(raw: dict[str, Any]) -> dict[str, Any]:
@@ -155,8 +165,7 @@ def _laid_over(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     """Tables merge key by key; a table of another name replaces the whole table."""
     for key, value in over.items():
         below = under.get(key)
-        both = isinstance(below, dict) and isinstance(value, dict)
-        if both and value.get("name", below.get("name")) == below.get("name"):
+        if isinstance(below, dict) and isinstance(value, dict) and value.get("name") in (None, below.get("name")):
             under[key] = _laid_over(below, value)
         else:
             under[key] = value
@@ -201,7 +210,8 @@ def _explain(error: ValidationError, raw: dict[str, Any], text: str, place: str)
             tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "")
             near = difflib.get_close_matches(tag, known.split(", "), 1)
             return RunFileError(
-                f"{where}: {shown}.name = {tag!r} is not known{rest}", fix=f"did you mean {near[0]}?" if near else f"use one of {known}"
+                f"{where}: {shown}.name = {tag!r} is not known{rest}",
+                fix=f"did you mean {near[0]}?" if near else f"use one of {known}",
             )
         case "value_error" if "; " in message:
             what, _, fix = message.partition("; ")
@@ -233,7 +243,10 @@ def _siblings(path: Sequence[int | str], raw: Any) -> list[str]:
     models: list[type[BaseModel]] = [Run]
     node: Any = raw
     for part in path:
-        node = node[part] if isinstance(node, Mapping | list) else None
+        if isinstance(node, list):
+            node = node[part] if isinstance(part, int) else None
+        else:
+            node = node[part] if isinstance(node, Mapping) else None
         if isinstance(part, int):
             continue
         annotations = [model.model_fields[part].annotation for model in models if part in model.model_fields]

@@ -140,13 +140,9 @@ def test_R049_filtered_completions_leave_numerator_and_denominator():
     algorithm = GRPO(beta=0, aggregation="token-mean", overlong_filter=True)
     result = run(algorithm, step)
     assert result.weights[0, :4].tolist() == [0.25] * 4 and (result.weights[1] == 0).all()
-    assert result.batch.advantages[0] == pytest.approx(
-        1, abs=1e-7
-    )  # the statistics keep the truncated completion
+    assert result.batch.advantages[0] == pytest.approx(1, abs=1e-7)  # the statistics keep the truncated completion
 
-    alone = prepare(
-        algorithm.model_copy(update={"overlong_filter": False, "overlong_filter_stats": True}), step
-    )
+    alone = prepare(algorithm.model_copy(update={"overlong_filter": False, "overlong_filter_stats": True}), step)
     assert (alone.advantages == 0).all() and alone.loss_mask.sum() == 4
 
     everything = run(algorithm, replace(step, truncated=[True, True]))

@@ -29,9 +29,7 @@ def test_names_and_the_type_of_a_run_file_agree():
         cls.model_fields["name"].default: cls for cls in get_args(get_args(AnyAlgorithm)[0])
     } == algorithms.ALGORITHMS
     adapter = TypeAdapter(AnyAlgorithm)
-    assert adapter.validate_python({"name": "grpo", "beta": 0, "std": "verl"}) == GRPO(
-        beta=0, std=STD_PRESETS["verl"]
-    )
+    assert adapter.validate_python({"name": "grpo", "beta": 0, "std": "verl"}) == GRPO(beta=0, std=STD_PRESETS["verl"])
     assert adapter.validate_python({"name": "sft"}) == SFT()
     with pytest.raises(ValidationError, match="betta"):
         adapter.validate_python({"name": "grpo", "betta": 0})
@@ -41,9 +39,7 @@ def test_names_and_the_type_of_a_run_file_agree():
 
 
 def test_settings_survive_being_written_and_read():
-    algorithm = GRPO.model_validate(
-        {"std": "trl", "clip_low": 10, "clip_high": 10, "aggregation": "token-mean"}
-    )
+    algorithm = GRPO.model_validate({"std": "trl", "clip_low": 10, "clip_high": 10, "aggregation": "token-mean"})
     assert GRPO.model_validate(algorithm.model_dump()) == algorithm
 
 
@@ -86,9 +82,7 @@ def test_objective_carries_the_numbers():
     unbiased = GRPO(kl_gradient="unbiased", aggregation="seq-mean-token-sum-norm", norm_length=77).objective()
     assert "ρ k3" in unbiased and "KL(π_θ ‖ π_ref)" in unbiased and "L = 77" in unbiased
     assert "sqrt(var r + 1e-08)" in GRPO().objective() and "KL(π_ref ‖ π_θ)" in GRPO().objective()
-    plain = GRPO(
-        beta=0, scale="none", denominator="nonempty", overlong_filter=True, ratio_clamp=None
-    ).objective()
+    plain = GRPO(beta=0, scale="none", denominator="nonempty", overlong_filter=True, ratio_clamp=None).objective()
     assert "k3" not in plain and "not divided" in plain and "left out" in plain and "leave the loss" in plain
     assert "token-mean" in SFT().objective() and len({GRPO().objective(), SFT().objective()}) == 2
 

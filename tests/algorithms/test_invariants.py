@@ -44,9 +44,7 @@ def test_coefficient_is_the_gradient_over_the_weight(name, seed):
 def test_what_is_masked_changes_nothing_and_has_no_gradient(name, seed, poison):
     step = random_step(seed)
     clean = run(ALGORITHMS[name], step)
-    poisoned = {
-        field: getattr(step, field).masked_fill(~step.mask, poison) for field in ("log_probs", "old", "ref")
-    }
+    poisoned = {field: getattr(step, field).masked_fill(~step.mask, poison) for field in ("log_probs", "old", "ref")}
     result = run(ALGORITHMS[name], replace(step, **poisoned))
     assert result.loss == clean.loss and torch.equal(result.gradient, clean.gradient)
     counted = unpack_rows(result.batch.loss_mask, step.mask)
@@ -201,9 +199,7 @@ def test_k3_is_zero_only_at_the_reference(difference):
 @given(log_prob=st.floats(-9, 0), ref=st.floats(-9, 0))
 def test_ratio_weighted_k3_has_the_gradient_of_k2_on_policy(log_prob, ref):
     log_probs, ref_log_probs = tensor([log_prob]).requires_grad_(), tensor([ref])
-    weighted = importance_weighted(
-        k3(log_probs, ref_log_probs), importance_ratio(log_probs, log_probs.detach())
-    )
+    weighted = importance_weighted(k3(log_probs, ref_log_probs), importance_ratio(log_probs, log_probs.detach()))
     (slope,) = torch.autograd.grad(weighted.value.sum(), log_probs)
     assert_close(slope, k2(log_probs, ref_log_probs).slope, 1e-11)
     assert_close(weighted.slope, slope, 1e-11)

@@ -58,9 +58,7 @@ def adv_pair_identity(vector):
 
 
 def adv_tie_rounding_demo(vector):
-    for size, preset, dtype in itertools.product(
-        vector["inputs"]["G"], STD_PRESETS, (torch.float32, torch.float64)
-    ):
+    for size, preset, dtype in itertools.product(vector["inputs"]["G"], STD_PRESETS, (torch.float32, torch.float64)):
         rewards = torch.full((size,), vector["inputs"]["reward"], dtype=dtype)
         result = group_advantages(rewards, torch.zeros(size).long(), 1, STD_PRESETS[preset])
         assert result.advantages.tolist() == [vector["expected"]["required_advantage"]] * size
@@ -68,9 +66,7 @@ def adv_tie_rounding_demo(vector):
 
 def adv_tie(vector):
     for preset, scale in itertools.product(STD_PRESETS, ("group", "batch", "none")):
-        result = advantages(
-            vector["inputs"]["rewards"], preset, scale=scale, tie_tol=vector["inputs"]["tie_tol"]
-        )
+        result = advantages(vector["inputs"]["rewards"], preset, scale=scale, tie_tol=vector["inputs"]["tie_tol"])
         assert result.advantages.tolist() == vector["expected"]["advantages"]
         assert result.degenerate.tolist() == [vector["expected"]["degenerate"]]
 
@@ -80,8 +76,7 @@ def adv_g1(vector):
     assert GRPO(allow_singleton=True).needs.min_group_size == 1
     for preset in STD_PRESETS:
         assert (
-            advantages(vector["inputs"]["rewards"], preset).advantages.tolist()
-            == vector["expected"]["allow_singleton"]
+            advantages(vector["inputs"]["rewards"], preset).advantages.tolist() == vector["expected"]["allow_singleton"]
         )
 
 
@@ -274,9 +269,7 @@ def kl_pointwise(vector):
             value, slope = slope_by_autograd(estimate, log_probs, ref)
             assert_close(value, [row[name]], vector["tol"])
             assert_close(slope, [row[f"d{name}"]], vector["tol"])
-        assert_close(
-            slope_by_autograd(iw_k3, log_probs, ref, log_probs)[1], [row["iw_k3_grad"]], vector["tol"]
-        )
+        assert_close(slope_by_autograd(iw_k3, log_probs, ref, log_probs)[1], [row["iw_k3_grad"]], vector["tol"])
 
 
 def kl_k3_small(vector):
@@ -355,10 +348,7 @@ def unmasked_neginf(vector):
     with pytest.raises(NonFiniteLogprobError, match="log_probs is -inf at token 1 of completion 0"):
         where_mask(log_probs, batch)
     kept, dropped = drop_nonfinite(batch, log_probs, None)
-    assert (
-        kept.loss_mask.tolist() == vector["expected"]["drop_mask"]
-        and dropped == vector["expected"]["dropped"]
-    )
+    assert kept.loss_mask.tolist() == vector["expected"]["drop_mask"] and dropped == vector["expected"]["dropped"]
 
     batch = replace(pack_rows(mask, advantages=[1.0]), token_weights=torch.full((2,), 0.5))
     with pytest.raises(NonFiniteLogprobError):
@@ -374,10 +364,7 @@ def all_masked(vector):
     step = f1(mask=mask, log_probs=[[-1.0, -1.0]] * 2, old=None, ref=[[-2.0, -2.0]] * 2, rewards=[1.0, 0.0])
     for algorithm in (GRPO(), GRPO(aggregation="token-mean", denominator="nonempty"), SFT()):
         result = run(algorithm, replace(step, advantages=None))
-        assert (
-            result.loss == vector["expected"]["loss"]
-            and result.gradient.tolist() == vector["expected"]["grad"]
-        )
+        assert result.loss == vector["expected"]["loss"] and result.gradient.tolist() == vector["expected"]["grad"]
         assert not algorithm.signal(result.batch).any()
         # masked tokens inside a batch, the same, with a graph that leads to them
         batch = replace(f1().batch(), loss_mask=torch.zeros(10, dtype=torch.bool))
@@ -406,9 +393,7 @@ def microbatch(vector):
 def temperature(vector):
     inputs = vector["inputs"]
     head = Head(weight=tensor(inputs["logits"])[:, None], bias=None, scale=1.0, softcap=None)
-    values = [
-        token_log_probs(torch.ones(1, 1), head, torch.tensor([0]), t)[0].item() for t in inputs["temperature"]
-    ]
+    values = [token_log_probs(torch.ones(1, 1), head, torch.tensor([0]), t)[0].item() for t in inputs["temperature"]]
     assert_close(values, vector["expected"]["logp"], vector["tol"])
 
 

@@ -27,9 +27,7 @@ many = settings(max_examples=60, deadline=None)
 
 def of(rewards, std=EXACT, **options):
     rewards = torch.as_tensor(rewards, dtype=torch.float64)
-    return group_advantages(
-        rewards, torch.zeros(len(rewards), dtype=torch.int64), 1, std, **options
-    ).advantages
+    return group_advantages(rewards, torch.zeros(len(rewards), dtype=torch.int64), 1, std, **options).advantages
 
 
 def close(actual, expected, tol=1e-9):

@@ -23,9 +23,7 @@ def batch(**fields):
 
 def test_masked_values_are_zero_before_anything_is_computed():
     log_probs = torch.tensor([-1.0, NAN, -2.0], requires_grad=True)
-    inputs = policy_inputs(
-        batch(old_log_probs=[-1.0, INF, -2.0], ref_log_probs=[-1.0, -INF, -2.0]), log_probs
-    )
+    inputs = policy_inputs(batch(old_log_probs=[-1.0, INF, -2.0], ref_log_probs=[-1.0, -INF, -2.0]), log_probs)
     assert inputs.log_probs.tolist() == [-1, 0, -2] and inputs.advantages.tolist() == [2, 0, 3]
     assert inputs.old_log_probs.tolist() == [-1, 0, -2] and inputs.ref_log_probs.tolist() == [-1, 0, -2]
 
@@ -33,8 +31,7 @@ def test_masked_values_are_zero_before_anything_is_computed():
 def test_only_the_current_log_probs_have_a_gradient():
     log_probs = torch.tensor([-1.0, -1.0, -2.0], requires_grad=True)
     leaves = {
-        name: torch.full((3,), -1.0, requires_grad=True)
-        for name in ("old_log_probs", "ref_log_probs", "advantages")
+        name: torch.full((3,), -1.0, requires_grad=True) for name in ("old_log_probs", "ref_log_probs", "advantages")
     }
     for source in (replace(batch(), **leaves), batch()):
         inputs = policy_inputs(source, log_probs)

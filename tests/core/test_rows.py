@@ -65,9 +65,7 @@ def test_packing_carries_gradients_both_ways():
 def test_prompt_tokens_belong_to_no_completion():
     batch = pack_rows([[1, 1, 1, 1]])
     index = torch.tensor([-1, 0, -1, 0])
-    batch = type(batch)(
-        **{**{name: getattr(batch, name) for name in batch.__slots__}, "completion_index": index}
-    )
+    batch = type(batch)(**{**{name: getattr(batch, name) for name in batch.__slots__}, "completion_index": index})
     assert per_token(torch.tensor([7.0]), batch).tolist() == [0, 7, 0, 7]
     assert per_token(torch.tensor([True]), batch).tolist() == [False, True, False, True]
     assert per_completion(torch.tensor([float("nan"), 2.0, float("inf"), 3.0]), batch).tolist() == [5]

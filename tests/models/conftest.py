@@ -24,9 +24,7 @@ def model_folder(tmp_path: Path) -> Callable[..., Path]:
         if kind == "llama":
             sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
             heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
-            model = LlamaForCausalLM(
-                LlamaConfig(**ids | sizes | heads | {"attention_dropout": 0.2} | changes)
-            )
+            model = LlamaForCausalLM(LlamaConfig(**ids | sizes | heads | {"attention_dropout": 0.2} | changes))
         else:
             model = GPT2LMHeadModel(GPT2Config(**ids | {"n_embd": 32, "n_layer": 2, "n_head": 4} | changes))
         path = tmp_path / folder

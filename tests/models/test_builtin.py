@@ -171,9 +171,7 @@ class TestSmolLM2:
         inputs = tokenizer.apply_chat_template(
             question, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
-        output = model.generate(**inputs, max_new_tokens=20, do_sample=False)[
-            0, inputs["input_ids"].shape[1] :
-        ]
+        output = model.generate(**inputs, max_new_tokens=20, do_sample=False)[0, inputs["input_ids"].shape[1] :]
         assert tokenizer.decode(output) == "The capital of France is Paris.<|im_end|>"
 
     def test_it_finds_plain_english_likely(self, model, tokenizer):

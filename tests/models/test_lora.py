@@ -123,9 +123,7 @@ def test_a_checkpoint_holds_the_adapter_alone_and_resumes_exactly(model_folder, 
     saved.mkdir()
     save_model(loaded, saved)
     names = {path.name for path in saved.iterdir()}
-    assert names == {
-        *("adapter_model.safetensors", "adapter_config.json", "tokenizer.json", "tokenizer_config.json")
-    }
+    assert names == {*("adapter_model.safetensors", "adapter_config.json", "tokenizer.json", "tokenizer_config.json")}
     assert json.loads((saved / "adapter_config.json").read_text())["base_model_name_or_path"] == str(folder)
     resumed = load(folder, seed=9, weights=saved)
     assert torch.equal(logits(resumed.model), logits(loaded.model))
@@ -133,9 +131,7 @@ def test_a_checkpoint_holds_the_adapter_alone_and_resumes_exactly(model_folder, 
     assert all(torch.equal(value, before[name]) for name, value in trainable_parameters(resumed).items())
 
 
-def test_R045_training_that_began_from_an_adapter_has_its_frozen_copy_as_reference(
-    adapter_folder, model_folder
-):
+def test_R045_training_that_began_from_an_adapter_has_its_frozen_copy_as_reference(adapter_folder, model_folder):
     loaded = load(adapter_folder, lora=None)
     start, base = logits(loaded.model), logits(AutoModelForCausalLM.from_pretrained(model_folder()))
     assert gap(start, base) > 1e-2
@@ -164,9 +160,7 @@ def test_R045_a_new_adapter_on_a_trained_one_has_the_first_in_its_reference(adap
         assert gap(logits(model), first) < 1e-5
 
 
-def test_a_new_adapter_on_a_trained_one_is_saved_so_that_no_wrong_model_can_come_of_it(
-    adapter_folder, tmp_path
-):
+def test_a_new_adapter_on_a_trained_one_is_saved_so_that_no_wrong_model_can_come_of_it(adapter_folder, tmp_path):
     loaded = load(adapter_folder)
     train(loaded)
     saved = tmp_path / "second"
@@ -208,9 +202,7 @@ def test_R072_gradient_checkpointing_leaves_sampling_its_cache(model_folder):
     plain = load(folder, lora=None).model.generate(IDS, **options)
     loaded = load(folder, lora=None, gradient_checkpointing=True)
     lengths = []
-    loaded.model.model.layers[0].mlp.register_forward_pre_hook(
-        lambda _, inputs: lengths.append(inputs[0].shape[1])
-    )
+    loaded.model.model.layers[0].mlp.register_forward_pre_hook(lambda _, inputs: lengths.append(inputs[0].shape[1]))
     assert torch.equal(loaded.model.generate(IDS, **options), plain)
     assert lengths == [8, 1, 1, 1, 1]
 

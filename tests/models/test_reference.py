@@ -57,9 +57,7 @@ def test_a_gradient_recorded_before_the_reference_ran_is_right(model_folder):
     with reference.model() as model:
         model(IDS)
     loss.backward()
-    assert all(
-        torch.equal(value.grad, expected[name]) for name, value in trainable_parameters(loaded).items()
-    )
+    assert all(torch.equal(value.grad, expected[name]) for name, value in trainable_parameters(loaded).items())
 
 
 def test_one_autocast_region_never_mixes_the_two(model_folder):

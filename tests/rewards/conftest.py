@@ -21,7 +21,7 @@ MakePool = Callable[..., WorkerPool]
 @pytest.fixture
 def record() -> MakeRecord:
     def make(text: str, prompt_id: str = "p", finish_reason: FinishReason = "stop", **columns: Any) -> Record:
-        return Record(prompt_id, "Say it.", None, columns, text, text, (1, 2), finish_reason)
+        return Record(prompt_id, prompt_id, "Say it.", None, columns, text, text, (1, 2), finish_reason)
 
     return make
 

@@ -37,9 +37,7 @@ def test_R011_bad_golds_are_reported_before_training():
 
 
 def test_it_reads_the_column_it_is_told(record):
-    scores = Exact(column="capital").score(
-        [record("Paris", capital="Paris"), record("Rome", capital="Paris")]
-    )
+    scores = Exact(column="capital").score([record("Paris", capital="Paris"), record("Rome", capital="Paris")])
     assert [score.correct for score in scores] == [True, False]
 
 

@@ -73,9 +73,7 @@ def test_a_missing_file_is_an_error_at_once(tmp_path):
 def test_an_import_error_is_reported_before_a_model_loads(reward_file):
     path = reward_file("import math\n\nfrom math import no_such_name\n\ndef reward(record): return 1\n")
     reward = Function(file=str(path)).build(Path())
-    with pytest.raises(
-        RewardError, match=r"ImportError: cannot import name 'no_such_name'.*rewards\.py, line 3"
-    ):
+    with pytest.raises(RewardError, match=r"ImportError: cannot import name 'no_such_name'.*rewards\.py, line 3"):
         reward.check([])
     reward.close()
 
@@ -135,9 +133,7 @@ def test_in_process_group_rewards_and_declared_columns(record):
 
 
 def test_a_function_that_a_worker_can_load_goes_there(record, reward_file, monkeypatch):
-    path = reward_file(
-        "import os\ndef elsewhere(record): return float(os.getpid())", "importable_elsewhere.py"
-    )
+    path = reward_file("import os\ndef elsewhere(record): return float(os.getpid())", "importable_elsewhere.py")
     monkeypatch.syspath_prepend(str(path.parent))
     module = importlib.import_module("importable_elsewhere")
     reward = build_reward([], functions=[module.elsewhere])

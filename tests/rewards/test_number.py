@@ -142,9 +142,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_R066_a_megabyte_of_anything_is_read_in_linear_time(piece):
-    assert (
-        number.grade(piece * (1_000_000 // len(piece)), 58).correct is False
-    )  # a quadratic reader never ends
+    assert number.grade(piece * (1_000_000 // len(piece)), 58).correct is False  # a quadratic reader never ends
     assert number.grade(rf"\boxed{{58{'a' * 1_000_000}!}}", 58).correct is False
 
 

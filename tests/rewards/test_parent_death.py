@@ -17,7 +17,7 @@ from groupwise.rewards.pool import WorkerPool
 from groupwise.rewards.target import Target
 
 pool = WorkerPool(Target(sys.argv[1], "reward"), workers=2, time_limit=600.0)
-records = [Record("p", "", None, {}, text, text, (), "stop") for text in ("one", "two")]
+records = [Record("p", "p", "", None, {}, text, text, (), "stop") for text in ("one", "two")]
 pool.score(records)
 """
 

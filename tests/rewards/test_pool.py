@@ -92,10 +92,7 @@ def test_a_worker_that_ends_itself_is_asked_again_and_then_given_up(pool, record
     rewards = pool(source)
     outcomes = rewards.score([record("once"), record("always"), record("never")])
     assert [outcome.score.value for outcome in outcomes] == [1.0, None, 1.0]
-    assert (
-        outcomes[1].score.reason
-        == "rewards.py:reward lost its process twice; the last one ended with status 3"
-    )
+    assert outcomes[1].score.reason == "rewards.py:reward lost its process twice; the last one ended with status 3"
     assert (rewards.counters.errors, rewards.counters.restarts) == (1, 3)
 
 
@@ -183,9 +180,7 @@ def test_a_named_variable_that_is_not_set_is_an_error_before_any_start(pool):
 
 
 def test_workers_start_without_torch_or_pydantic_and_with_fixed_hashes(pool, record):
-    modules = (
-        "import sys\ndef reward(record): return not {'torch', 'pydantic', 'transformers'} & set(sys.modules)"
-    )
+    modules = "import sys\ndef reward(record): return not {'torch', 'pydantic', 'transformers'} & set(sys.modules)"
     assert values(pool(modules), [record("")]) == [1.0]
     hashes = "def reward(record): return float(hash('a') % 2**40)"
     assert values(pool(hashes), [record("")]) == values(pool(hashes), [record("")])

@@ -30,9 +30,7 @@ def test_integers():
     assert integers("(10 - 3) * 10 / x") == [3, 10, 10]
 
 
-@pytest.mark.parametrize(
-    "text", ["x**2/2 + C", "3*x**(-1)", "sin(x)*exp(x)", "x**(1/2)", "2*x**10 - 4.5*x + 3"]
-)
+@pytest.mark.parametrize("text", ["x**2/2 + C", "3*x**(-1)", "sin(x)*exp(x)", "x**(1/2)", "2*x**10 - 4.5*x + 3"])
 def test_symbolic_answers_are_read(text):
     assert is_polynomial_like(text)
 

@@ -30,9 +30,7 @@ def one_line(error):
     return message
 
 
-@pytest.mark.parametrize(
-    "kind", ["jsonl", "json", "parquet", "folder", "folder with splits", "parquet folder"]
-)
+@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet", "folder", "folder with splits", "parquet folder"])
 def test_every_kind_of_source_gives_the_same_rows(tmp_path, kind):
     split = "train"
     if kind == "jsonl":
@@ -67,9 +65,7 @@ def test_ids_come_from_the_content_and_not_from_the_place(tmp_path, jsonl):
 
 
 def test_rows_that_ask_the_same_get_ids_of_their_own(tmp_path):
-    path = write(
-        tmp_path / "same.jsonl", [{"prompt": "a"}, {"prompt": "a"}, {"prompt": "b"}, {"prompt": "a"}]
-    )
+    path = write(tmp_path / "same.jsonl", [{"prompt": "a"}, {"prompt": "a"}, {"prompt": "b"}, {"prompt": "a"}])
     ids = [row["id"] for row in Data(path=path).rows("train", 0)]
     assert ids[1] == f"{ids[0]}-2" and ids[3] == f"{ids[0]}-3" and len(set(ids)) == 4
 
@@ -128,9 +124,7 @@ def test_a_name_that_is_nowhere_is_an_error(monkeypatch):
     )
     with pytest.raises(DataError) as error:
         Data(path="someone/nothing").rows("train", 0)
-    assert "'someone/nothing' is no file or folder here" in one_line(
-        error
-    ) and "ConnectionError: no" in one_line(error)
+    assert "'someone/nothing' is no file or folder here" in one_line(error) and "ConnectionError: no" in one_line(error)
 
 
 def test_a_hub_name_is_loaded_with_its_subset_and_split(monkeypatch):

@@ -30,9 +30,7 @@ def test_spoilt_and_degenerate_answers_fail_for_every_topic(family, parameters):
             assert not verdict.correct and verdict.reason, (topic.phrase, answer)
 
 
-@pytest.mark.parametrize(
-    "name", ["one_word", "lower_case", "upper_case", "list_items", "brackets", "json_keys"]
-)
+@pytest.mark.parametrize("name", ["one_word", "lower_case", "upper_case", "list_items", "brackets", "json_keys"])
 def test_saying_the_instruction_back_is_wrong(name):
     family = FAMILIES[name]
     for wording in range(len(family.wordings)):

@@ -70,9 +70,7 @@ def test_rows_are_json():
 
 
 def test_too_many_rows_are_refused_with_the_number_there_is():
-    with pytest.raises(
-        DataError, match="200 train rows of the family 'one_word' are asked for and 144 exist"
-    ):
+    with pytest.raises(DataError, match="200 train rows of the family 'one_word' are asked for and 144 exist"):
         Instructions(families=("one_word",), train_rows=200).rows("train", 0)
 
 

@@ -116,9 +116,7 @@ EVALUATES = [
 
 
 @pytest.mark.parametrize("name, metadata, gold, right", EVALUATES, ids=[case[0] for case in EVALUATES])
-def test_answers_to_data_sets_that_evaluate_them_are_scored_here_and_never_run(
-    tmp_path, name, metadata, gold, right
-):
+def test_answers_to_data_sets_that_evaluate_them_are_scored_here_and_never_run(tmp_path, name, metadata, gold, right):
     columns = {"dataset": name, "metadata": metadata, "answer": gold, "question": "", "parameters": {}}
     assert verify(Answer(right, columns)).value == 1.0
     for wrong in (CODE.format(path=tmp_path / "ran"), "9**9**9", "", "[1, 2]", "7", "3+3", "1+2+3+4", "3*8"):

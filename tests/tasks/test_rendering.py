@@ -51,9 +51,7 @@ def test_a_chat_goes_through_the_template_and_gets_no_special_token_twice(tokeni
     assert prompt.text == "<bos><user>hi<end>\n<assistant>"
     assert prompt.token_ids == ids(tokenizer, prompt.text) and prompt.token_ids.count(1) == 1
     assert prompt.messages == tuple(CHAT) and all(type(token) is int for token in prompt.token_ids)
-    in_one_go = tokenizer.apply_chat_template(
-        CHAT, add_generation_prompt=True, tokenize=True, return_dict=False
-    )
+    in_one_go = tokenizer.apply_chat_template(CHAT, add_generation_prompt=True, tokenize=True, return_dict=False)
     assert list(prompt.token_ids) == in_one_go
 
 
@@ -65,9 +63,7 @@ def test_R078_every_column_reaches_the_rewards(tokenizer):
 
 def test_the_system_prompt_is_put_before_chats_that_have_none(tokenizer):
     chat = ChatSettings(system="be brief")
-    assert render({"id": "a", "messages": CHAT}, tokenizer, chat).text.startswith(
-        "<bos><system>be brief<end>\n<user>"
-    )
+    assert render({"id": "a", "messages": CHAT}, tokenizer, chat).text.startswith("<bos><system>be brief<end>\n<user>")
     own = [{"role": "system", "content": "be long"}, *CHAT]
     assert "brief" not in render({"id": "a", "messages": own}, tokenizer, chat).text
 
@@ -80,9 +76,7 @@ def test_plain_prompts_can_be_wrapped_as_chats(tokenizer):
 def test_a_template_file_is_used_instead_of_the_tokenizers_own(tokenizer, tmp_path):
     path = tmp_path / "chat.jinja"
     path.write_text("{% for message in messages %}Q: {{ message.content }}\n{% endfor %}A:", encoding="utf-8")
-    assert (
-        render({"id": "a", "messages": CHAT}, tokenizer, ChatSettings(template=str(path))).text == "Q: hi\nA:"
-    )
+    assert render({"id": "a", "messages": CHAT}, tokenizer, ChatSettings(template=str(path))).text == "Q: hi\nA:"
     with pytest.raises(DataError, match="can't be read"):
         render({"id": "a", "messages": CHAT}, tokenizer, ChatSettings(template=str(path) + "x"))
 

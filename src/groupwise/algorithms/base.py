@@ -64,9 +64,7 @@ class GroupRelative(AlgorithmSettings):
     @model_validator(mode="after")
     def _norm_length_is_set(self) -> Self:
         if self.aggregation == "seq-mean-token-sum-norm" and self.norm_length is None:
-            raise ValueError(
-                "aggregation 'seq-mean-token-sum-norm' needs norm_length; set it to a number of tokens"
-            )
+            raise ValueError("aggregation 'seq-mean-token-sum-norm' needs norm_length; set it to a number of tokens")
         return self
 
     @property

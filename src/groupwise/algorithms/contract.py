@@ -100,10 +100,10 @@ class Algorithm(Protocol):
         """None to keep the group, or the reason to drop it."""
 
     def credit(self, batch: Batch, reduce: Reduce = ...) -> Batch:
-        """The batch with `advantages` (and `returns`) [T], detached, float32, computed in float64 over the whole step."""
+        """The batch with `advantages` (and `returns`) [T], detached, computed in float64 over the whole step."""
 
     def weigh(self, batch: Batch, reduce: Reduce = ...) -> Tensor:
-        """[T] float32 weights, zero where `loss_mask` is False, normalised over the whole optimiser step and all ranks."""
+        """[T] weights, zero where `loss_mask` is False, normalised over the whole optimiser step and all ranks."""
 
     def signal(self, batch: Batch) -> Tensor:
         """[N] bool: completions whose tokens can have a gradient. The others need no forward pass."""

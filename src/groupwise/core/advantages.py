@@ -126,9 +126,7 @@ def group_advantages(
     return GroupAdvantages(advantages, degenerate)
 
 
-def degenerate_groups(
-    rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: float = TIE_TOL
-) -> Tensor:
+def degenerate_groups(rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: float = TIE_TOL) -> Tensor:
     """[K] bool: groups whose scored rewards are tied, or of which fewer than two completions were scored.
 
     Tied means that max(r) - min(r) <= tie_tol * max|r|, relative, so that the scale of rewards doesn't

@@ -38,9 +38,7 @@ def k1(log_probs: Tensor, ref_log_probs: Tensor) -> Estimate:
 def k2(log_probs: Tensor, ref_log_probs: Tensor) -> Estimate:
     """Half the squared log-ratio, [T]."""
     difference = log_probs - ref_log_probs
-    return Estimate(
-        difference.square() / 2, difference.detach(), torch.zeros_like(difference, dtype=torch.bool)
-    )
+    return Estimate(difference.square() / 2, difference.detach(), torch.zeros_like(difference, dtype=torch.bool))
 
 
 def k3(log_probs: Tensor, ref_log_probs: Tensor, clamp: float | None = CLAMP) -> Estimate:

@@ -52,9 +52,7 @@ def pack_rows(
         prompt_spans=((0, 0),) * len(unique),
         completion_spans=tuple(zip([0, *ends[:-1]], ends, strict=True)) if count else (),
         group_index=torch.tensor([unique.index(id) for id in ids], dtype=torch.int64),
-        rewards=torch.full((count,), torch.nan, dtype=torch.float64)
-        if rewards is None
-        else _floats(rewards).double(),
+        rewards=torch.full((count,), torch.nan, dtype=torch.float64) if rewards is None else _floats(rewards).double(),
         correct=tuple(correct) if correct is not None else (None,) * count,
         finish_reasons=tuple("length" if cut else "stop" for cut in (truncated or [False] * count)),
         step_rewards=(None,) * count,

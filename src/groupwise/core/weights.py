@@ -67,9 +67,7 @@ def _counts(lengths: Tensor, group_lengths: Tensor, denominator: Denominator, re
     """Tokens, completions and groups of the whole step over all ranks, [3] float64, each at least 1."""
     completions = lengths > 0 if denominator == "nonempty" else torch.ones_like(lengths)
     groups = group_lengths > 0 if denominator == "nonempty" else torch.ones_like(group_lengths)
-    return reduce(torch.stack([lengths.sum(), completions.double().sum(), groups.double().sum()])).clamp(
-        min=1
-    )
+    return reduce(torch.stack([lengths.sum(), completions.double().sum(), groups.double().sum()])).clamp(min=1)
 
 
 def _checked(norm_length: int | None) -> int:

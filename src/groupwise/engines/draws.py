@@ -18,7 +18,9 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 def stream(key: DrawKey) -> int:
     """The 64-bit start of a key's stream."""
-    text = "\x1f".join(str(part) for part in (key.seed, key.purpose, key.stage, key.prompt_id, key.visit, key.sample, key.turn))
+    text = "\x1f".join(
+        str(part) for part in (key.seed, key.purpose, key.stage, key.prompt_id, key.visit, key.sample, key.turn)
+    )
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 

@@ -38,10 +38,20 @@ class ReplayEngine:
         folder = path / "rollouts" if (path / "rollouts").is_dir() else path
         files = sorted(folder.glob("step-*.parquet"))
         if not files:
-            raise DataError(f"no recorded rollouts in {path}", fix="give a run folder whose rollouts/ holds step-*.parquet")
+            raise DataError(
+                f"no recorded rollouts in {path}", fix="give a run folder whose rollouts/ holds step-*.parquet"
+            )
         self.folder = folder
         self.recorded: dict[Key, Completion] = {}
-        columns = ["prompt_token_ids", "visit", "sample", "token_ids", "sampler_log_probs", "finish_reason", "policy_version"]
+        columns = [
+            "prompt_token_ids",
+            "visit",
+            "sample",
+            "token_ids",
+            "sampler_log_probs",
+            "finish_reason",
+            "policy_version",
+        ]
         for file in files:
             for row in parquet.read_table(file, columns=columns).to_pylist():
                 self.recorded[tuple(row["prompt_token_ids"]), row["visit"], row["sample"]] = _completion(row)
@@ -55,7 +65,8 @@ class ReplayEngine:
             key = (request.prefix, request.key.visit, request.key.sample)
             if key not in self.recorded:
                 raise DataError(
-                    f"no recorded completion for prompt {request.key.prompt_id!r}, visit {key[1]}, sample {key[2]} in {self.folder}",
+                    f"no completion recorded in {self.folder} for prompt {request.key.prompt_id!r}, visit {key[1]}, "
+                    f"sample {key[2]}",
                     fix="replay with the prompts, order, seed and group size of the recorded run, and no more steps",
                 )
             self.answers.append((request.id, self.recorded[key]))

@@ -94,7 +94,7 @@ class TorchEngine:
         return done
 
     def _take_waiting(self) -> list[list[Request]]:
-        """The queue, emptied: requests that share a prefix, in order of first appearance, at most `max_rows` together."""
+        """The queue, emptied: requests that share a prefix in order of first appearance, at most `max_rows` each."""
         groups: dict[tuple[int, ...], list[Request]] = {}
         for request in self.waiting:
             groups.setdefault(request.prefix, []).append(request)
@@ -137,7 +137,7 @@ class _Running:
         for prompt in prompts:
             spans.append((start, start + len(prompt)))
             start += len(prompt)
-        layout = Packed(spans, [[] for _ in spans], keep=True)
+        layout = Packed(spans, [[] for _ in spans], self.device, keep=True)
         token_ids = torch.tensor([token for prompt in prompts for token in prompt], device=self.device)
         positions = torch.cat([torch.arange(len(prompt), device=self.device) for prompt in prompts])
         hidden = self.forward.hidden(token_ids, positions, layout)
@@ -179,7 +179,11 @@ class _Running:
         self.layout = None
 
     def _join(
-        self, rows: list[_Row], group_of_row: list[int], prompt_lengths: list[int], kept: dict[int, list[tuple[Tensor, Tensor]]]
+        self,
+        rows: list[_Row],
+        group_of_row: list[int],
+        prompt_lengths: list[int],
+        kept: dict[int, list[tuple[Tensor, Tensor]]],
     ) -> None:
         longest = max(prompt_lengths + self.prompt_lengths)
         capacity = max(row.request.sampling.max_tokens for row in self.rows + rows)

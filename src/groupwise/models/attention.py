@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from groupwise.types import Batch, Span
@@ -58,7 +57,7 @@ def grouped_attention(
     layout: Layout | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The function that transformers calls in every attention layer. Dropout is never applied: log-probs would be noisy."""
+    """What transformers calls in every attention layer. Dropout is never applied: log-probs would be noisy."""
     assert layout is not None, "a model prepared by groupwise runs only through groupwise.models.forward"
     mixed = layout(module.layer_idx, query, key, value, scaling, sliding_window, softcap)  # type: ignore[arg-type]
     return mixed.transpose(1, 2).contiguous(), None
@@ -68,7 +67,9 @@ AttentionInterface.register(NAME, grouped_attention)
 AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)  # the layout holds all structure
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None, softcap: float | None) -> Tensor:
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None, softcap: float | None
+) -> Tensor:
     """query [B, H, Tq, D], key and value [B, KV, Tk, D], mask [Tq, Tk] True where visible, or None for causal."""
     repeats = query.shape[1] // key.shape[1]
     if not softcap:
@@ -92,13 +93,33 @@ def visible(queries: int, keys: int, offset: int, window: int | None, device: to
 class Packed:
     """Prompts and completions of several groups end to end on one axis; see `groupwise.packing`.
 
-    With `keep=True` the keys and values of the prompts are kept per layer for a `Decode` to start from.
+    Groups whose prompts have the same length are computed together. Completions are padded at their end for the
+    attention call alone, where the causal mask hides what pads them. With `keep=True` the keys and values of the
+    prompts are kept per layer for a `Decode` to start from.
     """
 
-    def __init__(self, prompt_spans: Sequence[Span], completion_spans: Sequence[Sequence[Span]], *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        prompt_spans: Sequence[Span],
+        completion_spans: Sequence[Sequence[Span]],
+        device: torch.device,
+        *,
+        keep: bool = False,
+    ) -> None:
         self.prompt_spans = list(prompt_spans)
-        self.completion_spans = [[span for span in spans if span[1] > span[0]] for spans in completion_spans]
         self.kept: dict[int, list[tuple[Tensor, Tensor]]] | None = {} if keep else None
+        buckets: dict[int, list[int]] = {}
+        for number, (start, end) in enumerate(prompt_spans):
+            buckets.setdefault(end - start, []).append(number)
+        self.buckets = [
+            _Bucket(
+                [prompt_spans[number] for number in numbers], [completion_spans[number] for number in numbers], device
+            )
+            for numbers in buckets.values()
+        ]
+        order = torch.cat([bucket.order for bucket in self.buckets])
+        self.back = torch.empty_like(order)
+        self.back[order] = torch.arange(len(order), device=device)
 
     @classmethod
     def of(cls, batch: Batch) -> Packed:
@@ -106,47 +127,75 @@ class Packed:
         spans: list[list[Span]] = [[] for _ in batch.prompt_spans]
         for number, span in zip(batch.group_index.tolist(), batch.completion_spans, strict=True):
             spans[number].append(span)
-        return cls(batch.prompt_spans, spans)
+        return cls(batch.prompt_spans, spans, batch.token_ids.device)
 
     def __call__(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None, softcap: float | None
-    ) -> Tensor:
-        mixed = []
-        for (start, end), spans in zip(self.prompt_spans, self.completion_spans, strict=True):
-            prompt_key, prompt_value = key[:, :, start:end], value[:, :, start:end]
-            if self.kept is not None:
-                self.kept.setdefault(layer, []).append((prompt_key[0], prompt_value[0]))
-            length = end - start
-            short = window is None or length <= window
-            mask = None if short else visible(length, length, 0, window, query.device)
-            mixed.append(attend(query[:, :, start:end], prompt_key, prompt_value, mask, scale, softcap))
-            if spans:
-                mixed += self._completions(query, key, value, (prompt_key, prompt_value), spans, scale, window, softcap)
-        return torch.cat(mixed, 2)
-
-    def _completions(
         self,
+        layer: int,
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        prompt: tuple[Tensor, Tensor],
-        spans: list[Span],
         scale: float | None,
         window: int | None,
         softcap: float | None,
+    ) -> Tensor:
+        if self.kept is not None:
+            self.kept[layer] = [(key[0, :, start:end], value[0, :, start:end]) for start, end in self.prompt_spans]
+        parts = [part for bucket in self.buckets for part in bucket.attend(query, key, value, scale, window, softcap)]
+        return torch.cat(parts).index_select(0, self.back).transpose(0, 1)[None]
+
+
+class _Bucket:
+    """Groups whose prompts have the same length, and where their tokens stand on the packed axis."""
+
+    def __init__(self, prompts: Sequence[Span], completions: Sequence[Sequence[Span]], device: torch.device) -> None:
+        self.length = prompts[0][1] - prompts[0][0]
+        self.groups = len(prompts)
+        spans = [
+            (group, start, end)
+            for group, group_spans in enumerate(completions)
+            for start, end in group_spans
+            if end > start
+        ]
+        self.rows = len(spans)
+        self.longest = max((end - start for _, start, end in spans), default=0)
+        starts = torch.tensor([start for start, _ in prompts], device=device)
+        self.prompt = (starts[:, None] + torch.arange(self.length, device=device)).reshape(-1)
+        first, last, self.group_of_row = (
+            torch.tensor(numbers, dtype=torch.int64, device=device)
+            for numbers in ([s for _, s, _ in spans], [e - 1 for _, _, e in spans], [g for g, _, _ in spans])
+        )
+        places = first[:, None] + torch.arange(self.longest, device=device)
+        self.real = (places <= last[:, None]).reshape(-1).nonzero()[:, 0]
+        self.own = torch.minimum(places, last[:, None]).reshape(-1)
+        self.order = torch.cat([self.prompt, self.own[self.real]])
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None, softcap: float | None
     ) -> list[Tensor]:
-        """One call for all siblings: rows are padded at their end, where the causal mask hides what pads them."""
-        rows, length = len(spans), prompt[0].shape[2]
+        """[1, heads, T, D] each -> what the bucket's tokens get, [n, H, D], in the order of `order`."""
+        prompt_query, prompt_key, prompt_value = (_rows(x, self.prompt, self.groups) for x in (query, key, value))
+        narrow = window is not None and self.length > window
+        mask = visible(self.length, self.length, 0, window, query.device) if narrow else None
+        mixed = [_flat(attend(prompt_query, prompt_key, prompt_value, mask, scale, softcap))]
+        if self.rows:
+            own_query, own_key, own_value = (_rows(x, self.own, self.rows) for x in (query, key, value))
+            keys = torch.cat([prompt_key.index_select(0, self.group_of_row), own_key], 2)
+            values = torch.cat([prompt_value.index_select(0, self.group_of_row), own_value], 2)
+            mask = visible(self.longest, keys.shape[2], self.length, window, query.device)
+            own = _flat(attend(own_query, keys, values, mask, scale, softcap))
+            mixed.append(own.index_select(0, self.real))
+        return mixed
 
-        def padded(x: Tensor) -> Tensor:  # [1, heads, T, D] -> [rows, heads, longest, D]
-            return pad_sequence([x[0, :, a:b].transpose(0, 1) for a, b in spans], batch_first=True).transpose(1, 2)
 
-        queries = padded(query)
-        keys = torch.cat([prompt[0].expand(rows, -1, -1, -1), padded(key)], 2)
-        values = torch.cat([prompt[1].expand(rows, -1, -1, -1), padded(value)], 2)
-        mask = visible(queries.shape[2], keys.shape[2], length, window, query.device)
-        mixed = attend(queries, keys, values, mask, scale, softcap)
-        return [mixed[row : row + 1, :, : b - a] for row, (a, b) in enumerate(spans)]
+def _rows(x: Tensor, index: Tensor, rows: int) -> Tensor:
+    """[1, heads, T, D] at rows * n places of the axis -> [rows, heads, n, D]."""
+    return x[0].index_select(1, index).unflatten(1, (rows, -1)).transpose(0, 1)
+
+
+def _flat(x: Tensor) -> Tensor:
+    """[rows, heads, n, D] -> [rows * n, heads, D]."""
+    return x.transpose(1, 2).flatten(0, 1)
 
 
 @dataclass
@@ -203,7 +252,14 @@ class Decode:
         return self.masks[window]
 
     def __call__(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None, softcap: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        window: int | None,
+        softcap: float | None,
     ) -> Tensor:
         state = self.layers[layer]
         _, heads, rows, size = query.shape

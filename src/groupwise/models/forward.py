@@ -15,8 +15,9 @@ from groupwise.models.log_probs import Head, token_log_probs
 from groupwise.packing import predictors
 from groupwise.types import Batch
 
-PACKING_TOLERANCE = 1e-3
-"""Largest log-prob difference, packed against plain, that rounding explains in float32."""
+PACKING_TOLERANCE = 1e-5
+"""Largest KL divergence (nats), plain from packed, that rounding explains in float32. Single log-probs won't do: on the
+arbitrary tokens of the check, real models turn rounding into differences of 1e-3 in the tail of the vocabulary."""
 
 
 class Forward:
@@ -78,21 +79,24 @@ def check_packing(model: Any, compute_dtype: torch.dtype = torch.float32) -> Non
         model.set_attn_implementation("eager")
         plain = [model(input_ids=row[None], use_cache=False).logits[0].float().log_softmax(-1) for row in rows]
     forward = Forward(model, torch.float32)
-    layout = Packed([(0, 5)], [[(5, 8), (8, 10)]])
+    layout = Packed([(0, 5)], [[(5, 8), (8, 10)]], device)
     positions = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 5, 6], device=device)
     try:
         hidden = forward.hidden(torch.tensor(ids, device=device), positions, layout)
     except (TypeError, AssertionError, AttributeError) as error:
         raise _cannot_pack(model, f"its layers don't take packed groups ({error})") from error
     packed = forward.head.logits(hidden).log_softmax(-1)
-    gap = max(float((packed[:8] - plain[0]).abs().max()), float((packed[8:] - plain[1][5:]).abs().max()))
-    if not gap <= PACKING_TOLERANCE:
-        raise _cannot_pack(model, f"packed log-probs differ from plain ones by {gap:.2g}")
+    expected = torch.cat([plain[0], plain[1][5:]])
+    divergence = float((expected.exp() * (expected - packed)).sum(-1).max())
+    if not divergence <= PACKING_TOLERANCE:
+        raise _cannot_pack(model, f"packed and plain predictions differ by a KL of {divergence:.2g}")
 
 
 def _cannot_pack(model: Any, why: str) -> ModelError:
     kind = type(model).__name__
-    return ModelError(f"model of type {kind} can't be trained on packed groups: {why}", fix="use a pure attention decoder")
+    return ModelError(
+        f"model of type {kind} can't be trained on packed groups: {why}", fix="use a pure attention decoder"
+    )
 
 
 @contextlib.contextmanager

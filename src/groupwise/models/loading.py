@@ -69,9 +69,7 @@ def load_tokenizer(settings: ModelSettings, say: Say = print) -> PreTrainedToken
         raise _cannot_load("the tokenizer of", source, error) from error
 
 
-def load_model(
-    settings: ModelSettings, *, seed: int, weights: Path | None = None, say: Say = print
-) -> LoadedModel:
+def load_model(settings: ModelSettings, *, seed: int, weights: Path | None = None, say: Say = print) -> LoadedModel:
     """Load the model, with the weights of a checkpoint folder where one is given.
 
     A folder with an adapter continues that adapter; with `settings.lora` the old adapter is merged into the

@@ -39,7 +39,7 @@ class Head:
 
 class _TokenLogProbs(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, targets, scale, softcap, temperature):  # type: ignore[override]
+    def forward(ctx, hidden, weight, bias, targets, scale, softcap, temperature):
         head = Head(weight, bias, scale, softcap)
         dtype = torch.promote_types(weight.dtype, torch.float32)
         log_probs, entropy, log_sum = (hidden.new_empty(len(targets), dtype=dtype) for _ in range(3))
@@ -58,7 +58,7 @@ class _TokenLogProbs(torch.autograd.Function):
         return log_probs, entropy
 
     @staticmethod
-    def backward(ctx, grad, _):  # type: ignore[override]
+    def backward(ctx, grad, _):
         hidden, weight, bias, targets, log_sum = ctx.saved_tensors
         scale, softcap, temperature = ctx.constants
         head = Head(weight, bias, scale, softcap)
@@ -69,7 +69,9 @@ class _TokenLogProbs(torch.autograd.Function):
         for rows in _chunks(len(targets)):
             logits = head.logits(hidden[rows])
             slope = None if softcap is None else 1 - (logits / softcap).square_()
-            push = logits.div_(temperature).sub_(log_sum[rows, None]).exp_().neg_()  # onehot - softmax, once the target has its 1
+            push = (
+                logits.div_(temperature).sub_(log_sum[rows, None]).exp_().neg_()
+            )  # onehot - softmax, once the target has its 1
             push.scatter_add_(1, targets[rows, None], torch.ones_like(push[:, :1]))
             push *= grad[rows, None] * (scale / temperature)
             if slope is not None:

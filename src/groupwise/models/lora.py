@@ -79,11 +79,7 @@ def _wrap(model: PreTrainedModel, config: Any) -> PeftModel:
         with quiet():
             adapter = get_peft_model(model, config)
     except ValueError as error:
-        linear = {
-            name.rsplit(".", 1)[-1]
-            for name, part in model.named_modules()
-            if isinstance(part, torch.nn.Linear)
-        }
+        linear = {name.rsplit(".", 1)[-1] for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)}
         raise ModelError(
             f"no adapter can be put on {config.target_modules!r} ({first_line(error)})",
             fix=f'set model.lora.target_modules to "all-linear" or to some of {", ".join(sorted(linear))}',
@@ -132,9 +128,7 @@ def save_adapter(adapter: PeftModel, base: str, folder: Path) -> None:
     from safetensors.torch import save_file
 
     state = get_peft_model_state_dict(adapter, save_embedding_layers=False)
-    save_file(
-        {name: value.contiguous().cpu() for name, value in state.items()}, folder / WEIGHTS, {"format": "pt"}
-    )
+    save_file({name: value.contiguous().cpu() for name, value in state.items()}, folder / WEIGHTS, {"format": "pt"})
     config = copy.copy(adapter.peft_config["default"])
     config.base_model_name_or_path = base
     config.inference_mode = True
@@ -150,6 +144,5 @@ def has_effect(adapter: PeftModel) -> bool:
 
     layers = [part for part in adapter.modules() if isinstance(part, LoraLayer)]
     return any(
-        bool(layer.lora_A["default"].weight.any()) and bool(layer.lora_B["default"].weight.any())
-        for layer in layers
+        bool(layer.lora_A["default"].weight.any()) and bool(layer.lora_B["default"].weight.any()) for layer in layers
     )

@@ -52,9 +52,7 @@ def export(loaded: LoadedModel, folder: Path, *, check: bool = True) -> tuple[st
     `ModelError` where the check fails.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunFolderError(
-            f"{folder} already exists and is not an empty folder", fix="export to a new folder"
-        )
+        raise RunFolderError(f"{folder} already exists and is not an empty folder", fix="export to a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:

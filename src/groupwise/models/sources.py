@@ -40,9 +40,7 @@ def resolve(name: str, say: Callable[[str], None] = print) -> str:
 
 
 def _suggest(path: Path) -> str:
-    siblings = (
-        [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
-    )
+    siblings = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
     near = get_close_matches(path.name, siblings, n=1)
     if near:
         return f"did you mean {path.parent / near[0]}?"
@@ -54,9 +52,7 @@ def check_folder(source: str) -> None:
     folder = Path(source)
     if not folder.is_dir() or (folder / "config.json").is_file() or is_adapter(folder):
         return
-    inner = [
-        entry for entry in sorted(folder.iterdir()) if (entry / "config.json").is_file() or is_adapter(entry)
-    ]
+    inner = [entry for entry in sorted(folder.iterdir()) if (entry / "config.json").is_file() or is_adapter(entry)]
     raise ModelError(
         f"model folder {source} has neither config.json nor {ADAPTER_CONFIG}",
         fix=f"did you mean {inner[-1]}?" if inner else "give a folder in the Hugging Face layout",

@@ -54,8 +54,7 @@ def refuse_golds(
     """Raise `DataError` with examples where golds can't be read; `unreadable` holds row numbers."""
     if unreadable:
         shown = ", ".join(
-            f"{reprlib.repr(rows[n][column])} ({rows[n].get('id', f'row {n}')})"
-            for n in unreadable[:EXAMPLES]
+            f"{reprlib.repr(rows[n][column])} ({rows[n].get('id', f'row {n}')})" for n in unreadable[:EXAMPLES]
         )
         more = ", ..." if len(unreadable) > EXAMPLES else ""
         raise DataError(

@@ -44,9 +44,7 @@ def build_reward(
         raise RewardError("the run has no reward", fix="add a [[rewards]] table, or a task that has its own")
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
-        raise RewardError(
-            f"two rewards are called {twice!r}", fix="give one a `label`, or its function a name"
-        )
+        raise RewardError(f"two rewards are called {twice!r}", fix="give one a `label`, or its function a name")
     return Combined(parts)
 
 

@@ -67,9 +67,7 @@ class Combined:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know before the run starts."""
-        return tuple(
-            note for part in self.parts if isinstance(part.reward, InProcess) for note in part.reward.notes
-        )
+        return tuple(note for part in self.parts if isinstance(part.reward, InProcess) for note in part.reward.notes)
 
     def close(self) -> None:
         for part in self.parts:

@@ -31,6 +31,8 @@ from groupwise.types import FinishReason, Score
 class Record:
     """All that a reward may know about one completion."""
 
+    group_id: str
+    """Completions of one group share it; the same prompt visited twice makes two groups."""
     prompt_id: str
     prompt: str
     """The rendered prompt; its tail shows what the template pre-filled, an opened thinking block for instance."""

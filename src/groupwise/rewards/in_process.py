@@ -39,7 +39,7 @@ class InProcess:
 
     def score(self, records: Sequence[Record]) -> list[Score]:
         if getattr(self.function, "groupwise_group_reward", False):
-            calls = [list(group) for _, group in groupby(records, key=lambda record: record.prompt_id)]
+            calls = [list(group) for _, group in groupby(records, key=lambda record: record.group_id)]
             outcomes = [outcome for call in calls for outcome in self._call(call, group=True)]
         else:
             outcomes = [outcome for record in records for outcome in self._call([record], group=False)]

@@ -73,9 +73,7 @@ def describe(error: BaseException, file: str | None = None) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{text} ({error.filename}, line {error.lineno})"
     # The first frame is our own call; those of the import system say nothing.
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__)[1:] if not f.filename.startswith("<frozen")
-    ]
+    frames = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not f.filename.startswith("<frozen")]
     frame = next((f for f in reversed(frames) if f.filename == file), frames[-1] if frames else None)
     return f"{text} ({frame.filename}, line {frame.lineno}: {frame.line})" if frame else text
 

@@ -61,9 +61,7 @@ _GOES_ON = re.compile(
     r"|\^(?!\{?\\circ)|[xyznπ](?![A-Za-z0-9])"
 )
 # Possessive throughout, so that no text makes it try one reading after another.
-_UNIT = re.compile(
-    r"(?:\\?[%$€£¥]|\^?(?:\\circ|\{\\circ\})|°|\\text[ ]?\{[^{}]*+\}|\\[,;! ]|[A-Za-z]{2,}+|[\s.])*+"
-)
+_UNIT = re.compile(r"(?:\\?[%$€£¥]|\^?(?:\\circ|\{\\circ\})|°|\\text[ ]?\{[^{}]*+\}|\\[,;! ]|[A-Za-z]{2,}+|[\s.])*+")
 _MARKUP = re.compile(r"(?:[\s*_`:$]|\\?[(\[])*+")
 _MARKUP_ON_LINE = re.compile(r"(?:[ \t*_`:$]|\\?[(\[])*+")
 _HASHES = re.compile(r"(?<!#)####(?!#)")

@@ -50,9 +50,7 @@ class Description:
 class WorkerPool:
     """See the module's docstring. Workers are started when first needed."""
 
-    def __init__(
-        self, target: Target, *, workers: int = 1, time_limit: float = 10.0, env: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, target: Target, *, workers: int = 1, time_limit: float = 10.0, env: Sequence[str] = ()) -> None:
         self.target, self.time_limit = target, time_limit
         self.counters = Counters()
         self._variables = environment(env, target.shown)
@@ -141,9 +139,7 @@ class WorkerPool:
         try:
             process = WorkerProcess(self.target, self._variables)
         except OSError as error:
-            raise RewardError(
-                f"{shown}: no worker process can be started: {error}", fix="free memory"
-            ) from error
+            raise RewardError(f"{shown}: no worker process can be started: {error}", fix="free memory") from error
         with self._lock:
             self._busy.add(process)
         try:
@@ -153,14 +149,10 @@ class WorkerPool:
             description = Description(bool(answer["group"]), tuple(answer["columns"]))
         except TimedOut:
             self._discard(process)
-            raise RewardError(
-                f"reward {shown}: not loaded after {START_LIMIT:g} seconds", fix="import less"
-            ) from None
+            raise RewardError(f"reward {shown}: not loaded after {START_LIMIT:g} seconds", fix="import less") from None
         except Died as error:
             self._discard(process)
-            raise RewardError(
-                f"reward {shown}: its process {error} while loading", fix="mend its imports"
-            ) from None
+            raise RewardError(f"reward {shown}: its process {error} while loading", fix="mend its imports") from None
         except RewardError:
             self._discard(process)
             raise
@@ -189,5 +181,5 @@ class WorkerPool:
 
 def _groups(records: Sequence[Record]) -> Iterator[list[Record]]:
     """Records of one prompt are contiguous."""
-    for _, group in groupby(records, key=lambda record: record.prompt_id):
+    for _, group in groupby(records, key=lambda record: record.group_id):
         yield list(group)

@@ -154,6 +154,4 @@ class WorkerProcess:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
             return "closed its pipe"
-        return (
-            f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        )
+        return f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"

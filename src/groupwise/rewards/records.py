@@ -12,14 +12,12 @@ from groupwise.types import Completion, Prompt
 class Decoder(Protocol):
     """The part of a tokenizer that records need."""
 
-    def decode(
-        self, token_ids: list[int], *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool
-    ) -> str:
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> str:
         """The text of these ids."""
 
 
 def record_for(
-    prompt: Prompt, completion: Completion, tokenizer: Decoder, stop_ids: Collection[int]
+    prompt: Prompt, completion: Completion, tokenizer: Decoder, stop_ids: Collection[int], group_id: str
 ) -> Record:
     """The record of one completion.
 
@@ -29,6 +27,7 @@ def record_for(
     ids = completion.token_ids
     said = list(ids[:-1] if ids and ids[-1] in stop_ids else ids)
     return Record(
+        group_id=group_id,
         prompt_id=prompt.id,
         prompt=prompt.text,
         messages=prompt.messages,

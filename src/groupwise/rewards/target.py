@@ -63,9 +63,7 @@ def load(target: Target) -> Loaded:
         functions = inspect.getmembers(module, inspect.isfunction)
         own = [name for name, value in functions if value.__module__ == module.__name__]
         there = f"functions there: {', '.join(own)}" if own else "it defines no function"
-        raise LoadError(
-            f"{target.place} has no function {target.function!r}", f"name one that it has ({there})"
-        )
+        raise LoadError(f"{target.place} has no function {target.function!r}", f"name one that it has ({there})")
     _check_call(function, target)
     return Loaded(
         function=function,
@@ -121,9 +119,7 @@ def _import(target: Target) -> ModuleType:
         return module
     except BaseException as error:  # a user's module may raise anything at import, sys.exit included
         file = target.place if target.is_file else None
-        raise LoadError(
-            f"{target.place} can't be imported: {describe(error, file)}", "mend that line"
-        ) from error
+        raise LoadError(f"{target.place} can't be imported: {describe(error, file)}", "mend that line") from error
 
 
 def _check_call(function: Callable[..., Any], target: Target) -> None:

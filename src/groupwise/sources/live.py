@@ -37,16 +37,17 @@ class Sampler:
         start = time.perf_counter()
         completions = self._sample(prompts)
         sampled = time.perf_counter()
+        ids = [f"{prompt.id}#{visit}" for prompt, visit in prompts]
         records = [
-            record_for(prompt, completion, self.tokenizer, self.stop_ids)
-            for (prompt, _), group in zip(prompts, completions, strict=True)
+            record_for(prompt, completion, self.tokenizer, self.stop_ids, group_id)
+            for group_id, (prompt, _), group in zip(ids, prompts, completions, strict=True)
             for completion in group
         ]
         scores = self.reward.score(records)
         size = self.group_size
         groups = [
-            Group(f"{prompt.id}#{visit}", prompt, tuple(group), tuple(scores[number * size : (number + 1) * size]))
-            for number, ((prompt, visit), group) in enumerate(zip(prompts, completions, strict=True))
+            Group(ids[number], prompt, tuple(group), tuple(scores[number * size : (number + 1) * size]))
+            for number, ((prompt, _), group) in enumerate(zip(prompts, completions, strict=True))
         ]
         seconds = {"rollout": sampled - start, "reward": time.perf_counter() - sampled}
         tokens = sum(len(completion.token_ids) for group in completions for completion in group)

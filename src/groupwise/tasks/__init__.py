@@ -5,14 +5,14 @@ from typing import Annotated
 from pydantic import Field
 
 from groupwise.tasks.data import Data
-from groupwise.tasks.in_memory import InMemory
+from groupwise.tasks.in_memory import GivenRows, InMemory
 from groupwise.tasks.instructions import Instructions
 from groupwise.tasks.reasoning_gym import ReasoningGym
 from groupwise.tasks.sums import Sums
 
-TASKS = {"instructions": Instructions, "sums": Sums, "data": Data, "reasoning_gym": ReasoningGym}
+TASKS = {"instructions": Instructions, "sums": Sums, "data": Data, "reasoning_gym": ReasoningGym, "rows": GivenRows}
 
-AnyTask = Annotated[Instructions | Sums | Data | ReasoningGym, Field(discriminator="name")]
+AnyTask = Annotated[Instructions | Sums | Data | ReasoningGym | GivenRows, Field(discriminator="name")]
 """What a run file may name as its task."""
 
-__all__ = ["TASKS", "AnyTask", "Data", "InMemory", "Instructions", "ReasoningGym", "Sums"]
+__all__ = ["TASKS", "AnyTask", "Data", "GivenRows", "InMemory", "Instructions", "ReasoningGym", "Sums"]

@@ -40,9 +40,7 @@ class ChatSettings(Settings):
     def _not_ours(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         for name in arguments:
             if name in OURS:
-                raise DataError(
-                    f"template_arguments names {name!r}, which is set for you", fix="leave it out"
-                )
+                raise DataError(f"template_arguments names {name!r}, which is set for you", fix="leave it out")
         return arguments
 
 
@@ -67,9 +65,7 @@ def chat_template(tokenizer: Any, chat: ChatSettings) -> str:
     return text
 
 
-def render_chat(
-    messages: Sequence[Mapping[str, Any]], tokenizer: Any, chat: ChatSettings, ask: bool = True
-) -> str:
+def render_chat(messages: Sequence[Mapping[str, Any]], tokenizer: Any, chat: ChatSettings, ask: bool = True) -> str:
     """The chat as text, with the assistant's turn opened at its end where `ask` is set."""
     import jinja2
 

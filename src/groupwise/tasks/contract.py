@@ -30,7 +30,9 @@ Split = Literal["train", "test"]
 class Task(Protocol):
     """See the module's docstring; a task is its own table of settings."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The word that a run file uses."""
 
     def rows(self, split: Split, seed: int) -> Sequence[Row]:
         """The rows of a split, the same for the same seed; the test split may be empty.

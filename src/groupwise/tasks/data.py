@@ -69,9 +69,7 @@ class Data(Settings):
         return checked_rows(name_columns(rows, self.columns, repr(source)), repr(source))
 
 
-def hold_out(
-    rows: list[dict[str, Any]], amount: int | float, where: str
-) -> dict[Split, list[dict[str, Any]]]:
+def hold_out(rows: list[dict[str, Any]], amount: int | float, where: str) -> dict[Split, list[dict[str, Any]]]:
     """Rows split into train and test, with `amount` (a count, or a share rounded up to one row) in the test.
 
     Rows that ask the same stay together, so the test may be a little larger. Raises `DataError` where no row

@@ -78,9 +78,7 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
         return pyarrow.parquet.read_table(path).to_pylist()
     except pyarrow.ArrowException as error:
         reason = str(error).splitlines()[0]
-        raise DataError(
-            f"{str(path)!r} can't be read as Parquet ({reason})", fix="write the file anew"
-        ) from error
+        raise DataError(f"{str(path)!r} can't be read as Parquet ({reason})", fix="write the file anew") from error
 
 
 def _text(path: Path) -> str:
@@ -102,9 +100,7 @@ READERS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
 
 def _reader(path: Path) -> Callable[[Path], list[dict[str, Any]]]:
     if path.suffix not in READERS:
-        raise DataError(
-            f"{str(path)!r} ends in none of {', '.join(READERS)}", fix="convert or rename the file"
-        )
+        raise DataError(f"{str(path)!r} ends in none of {', '.join(READERS)}", fix="convert or rename the file")
     return READERS[path.suffix]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
+from groupwise.errors import DataError
+from groupwise.settings import Settings
 from groupwise.tasks.contract import Row, Split
 from groupwise.tasks.data import hold_out
 from groupwise.tasks.rows import checked_rows
@@ -36,6 +38,21 @@ class InMemory:
     def rows(self, split: Split, seed: int) -> Sequence[Row]:
         """The rows in the order given, which no seed changes."""
         return self._rows[split]
+
+    def reward(self) -> Mapping[str, Any] | None:
+        return None
+
+
+class GivenRows(Settings):
+    """What a run file says of rows that were handed over from Python: that they can't be read from it."""
+
+    name: Literal["rows"] = "rows"
+
+    def rows(self, split: Split, seed: int) -> Sequence[Row]:
+        raise DataError(
+            "the rows of this run were given from Python",
+            fix="use groupwise.train or groupwise.resume with prompts=...",
+        )
 
     def reward(self) -> Mapping[str, Any] | None:
         return None

@@ -80,9 +80,7 @@ class Instructions(Settings):
                 fix=f"lower `{split}_rows`, raise `variants`, or name more families",
             )
         order = (
-            (topic, turn)
-            for turn in range(len(ways))
-            for topic in keyed_order(topics, seed, split, family.name, turn)
+            (topic, turn) for turn in range(len(ways)) for topic in keyed_order(topics, seed, split, family.name, turn)
         )
         rows = []
         for topic, turn in islice(order, count):
@@ -114,9 +112,7 @@ def verify(record: Answered) -> Score:
     does."""
     name = record.columns["family"]
     if name not in FAMILIES:
-        raise DataError(
-            f"there is no family {name!r}{suggestion(name, FAMILIES)}", fix="correct the column `family`"
-        )
+        raise DataError(f"there is no family {name!r}{suggestion(name, FAMILIES)}", fix="correct the column `family`")
     if record.finish_reason == "aborted":
         return Score(value=None, reason="sampling was aborted")
     if record.finish_reason == "length":

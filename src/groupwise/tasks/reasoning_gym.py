@@ -111,9 +111,7 @@ def verify(record: Answered) -> Score:
     try:
         correct = bool(answer) and _is_right(answer, columns)
     except Exception as error:  # each scorer raises what it likes for an answer of the wrong form
-        return Score(
-            0.0, correct=False, reason=f"the scorer can't read {answer[:200]!r} ({type(error).__name__})"
-        )
+        return Score(0.0, correct=False, reason=f"the scorer can't read {answer[:200]!r} ({type(error).__name__})")
     return Score(float(correct), correct=correct, reason=f"answer taken: {answer[:200]!r}")
 
 
@@ -167,9 +165,7 @@ def _data_set(name: str, parameters: Mapping[str, Any], seed: int, size: int) ->
         ) from error
     known = reasoning_gym.factory.DATASETS
     if name not in known:
-        raise DataError(
-            f"reasoning-gym has no data set {name!r}{suggestion(name, known)}", fix="correct `dataset`"
-        )
+        raise DataError(f"reasoning-gym has no data set {name!r}{suggestion(name, known)}", fix="correct `dataset`")
     try:
         return reasoning_gym.create_dataset(name, seed=seed, size=size, **parameters)
     except (TypeError, ValueError, AssertionError) as error:

@@ -38,9 +38,7 @@ def render(row: Row, tokenizer: Any, chat: ChatSettings = PLAIN) -> Prompt:
         text = render_chat(messages, tokenizer, chat)
         token_ids = encode_rendered(text, tokenizer)
     if not token_ids:
-        raise DataError(
-            f"the prompt of row {identity!r} has no token", fix="give it some text, or leave the row out"
-        )
+        raise DataError(f"the prompt of row {identity!r} has no token", fix="give it some text, or leave the row out")
     columns = {key: value for key, value in row.items() if key not in NOT_COLUMNS}
     return Prompt(id=identity, token_ids=token_ids, text=text, messages=messages, columns=columns)
 
@@ -86,11 +84,7 @@ def demonstration_tokens(row: Row, tokenizer: Any, chat: ChatSettings = PLAIN) -
     identity = row.get("id") or content_id(row)
     completion = row.get("completion")
     if not isinstance(completion, str):
-        told = (
-            "no `completion`"
-            if completion is None
-            else f"a `completion` that is a {type(completion).__name__}"
-        )
+        told = "no `completion`" if completion is None else f"a `completion` that is a {type(completion).__name__}"
         raise DataError(
             f"row {identity!r} has {told}",
             fix='a demonstration is text: columns = { completion = "..." } names its column',
@@ -98,9 +92,7 @@ def demonstration_tokens(row: Row, tokenizer: Any, chat: ChatSettings = PLAIN) -
     is_chat = row.get("messages") is not None or chat.wrap_prompts
     stop = end_of_turn(tokenizer, chat) if is_chat else tokenizer.eos_token_id
     if stop is None:
-        raise DataError(
-            "the tokenizer has no end-of-text token to end a demonstration with", fix="set its `eos_token`"
-        )
+        raise DataError("the tokenizer has no end-of-text token to end a demonstration with", fix="set its `eos_token`")
     return (*encode_rendered(completion, tokenizer), int(stop))
 
 
@@ -121,9 +113,7 @@ def _messages(row: Row, chat: ChatSettings, identity: str) -> tuple[Mapping[str,
                 fix="set wrap_prompts = true to make a chat of it, or leave those settings out",
             )
         return None
-    chat_messages = (
-        [{"role": "user", "content": row["prompt"]}] if messages is None else [dict(m) for m in messages]
-    )
+    chat_messages = [{"role": "user", "content": row["prompt"]}] if messages is None else [dict(m) for m in messages]
     if chat_messages[-1]["role"] == "assistant":
         raise DataError(
             f"the chat of row {identity!r} ends with the assistant's message, so nothing is asked",

@@ -17,9 +17,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def name_columns(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], where: str
-) -> list[dict[str, Any]]:
+def name_columns(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], where: str) -> list[dict[str, Any]]:
     """The rows with source columns renamed to what they are here; `columns` maps the new name to the old one.
 
     A column that already has the new name gives way. Where only one of `prompt` and `messages` is named, a
@@ -60,9 +58,7 @@ def checked_rows(rows: Iterable[Mapping[str, Any]], where: str) -> list[dict[str
         _check_question(row, f"row {number} of {where}")
         checked.append({str(key): value for key, value in row.items()})
     if not checked:
-        raise DataError(
-            f"there are no rows in {where}", fix="give at least one row with a `prompt` or `messages`"
-        )
+        raise DataError(f"there are no rows in {where}", fix="give at least one row with a `prompt` or `messages`")
     return _with_ids(checked, where)
 
 
@@ -95,12 +91,8 @@ def _check_messages(messages: Any, here: str) -> None:
     if not isinstance(messages, list | tuple) or not messages:
         raise DataError(f"{here} has `messages` that are not a list with at least one message", fix=fix)
     for message in messages:
-        if not (
-            isinstance(message, Mapping) and isinstance(message.get("role"), str) and "content" in message
-        ):
-            raise DataError(
-                f"{here} has a message without `role` or `content`: {str(message)[:60]!r}", fix=fix
-            )
+        if not (isinstance(message, Mapping) and isinstance(message.get("role"), str) and "content" in message):
+            raise DataError(f"{here} has a message without `role` or `content`: {str(message)[:60]!r}", fix=fix)
 
 
 def _with_ids(rows: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:

@@ -52,7 +52,9 @@ class ConsoleDisplay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.bar is not None:
             self.bar.stop()
 
@@ -84,7 +86,8 @@ class ConsoleDisplay:
         interval = result["reward_interval"]
         between = "" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]"
         self.say(
-            f"evaluation at step {row['step']}: reward {_number(result['reward'])}{between} on {result['prompts']} test prompts"
+            f"evaluation at step {row['step']}: reward {_number(result['reward'])}{between} "
+            f"on {result['prompts']} test prompts"
         )
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

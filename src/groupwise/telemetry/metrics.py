@@ -56,6 +56,7 @@ def _joined(one: Metric, other: Metric) -> Metric:
     if isinstance(one, Mean):
         assert isinstance(other, Mean)
         return Mean(one.total + other.total, one.count + other.count)
+    assert isinstance(other, Maximum)
     return Maximum(max(one.value, other.value))
 
 

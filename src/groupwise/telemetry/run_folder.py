@@ -1,11 +1,11 @@
 """Everything that a run leaves, and where.
 
-    run.toml                 the effective run file
-    environment.json         what was chosen by measurement or given by the machine: threads, dtype, versions
-    metrics.jsonl            one object per optimiser step, and one per evaluation
-    rollouts/                step-000001.parquet: one row per completion
-    evaluations/             step-000000.parquet: one row per evaluated completion
-    checkpoints/             step-N/: weights in the Hugging Face layout, optimiser, cursor, counters
+run.toml                 the effective run file
+environment.json         what was chosen by measurement or given by the machine: threads, dtype, versions
+metrics.jsonl            one object per optimiser step, and one per evaluation
+rollouts/                step-000001.parquet: one row per completion
+evaluations/             step-000000.parquet: one row per evaluated completion
+checkpoints/             step-N/: weights in the Hugging Face layout, optimiser, cursor, counters
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class RunFolder:
         """A folder that holds a run; raises `RunFolderError`."""
         folder = cls(path)
         if not folder.run_file.is_file():
-            raise RunFolderError(f"{path} holds no run (no run.toml)", fix="give the folder that a run printed at its start")
+            raise RunFolderError(
+                f"{path} holds no run (no run.toml)", fix="give the folder that a run printed at its start"
+            )
         return folder
 
     def make(self, run_toml: str, environment: Mapping[str, Any]) -> None:

@@ -1,16 +1,16 @@
 """Training from Python or the command line: check everything, load, train, sum up.
 
-    import groupwise
+import groupwise
 
-    def short(record):
-        return len(record.text.split()) <= 5
+def short(record):
+    return len(record.text.split()) <= 5
 
-    result = groupwise.train(
-        {"model": "builtin:smollm2-135m-instruct", "algorithm": "grpo", "steps": 20},
-        prompts=[{"messages": [{"role": "user", "content": "Name a colour."}]}],
-        rewards=[short],
-    )
-    print(result.folder, result.summary)
+result = groupwise.train(
+    {"model": "builtin:smollm2-135m-instruct", "algorithm": "grpo", "steps": 20},
+    prompts=[{"messages": [{"role": "user", "content": "Name a colour."}]}],
+    rewards=[short],
+)
+print(result.folder, result.summary)
 """
 
 from __future__ import annotations
@@ -164,16 +164,16 @@ def _prepared(
     prepared: list[Prepared] = []
     try:
         for stage in run.stages:
-            prepared.append(prepare(stage, tokenizer, run.seed, task=task, functions=functions))
+            prepared.append(prepare(stage, tokenizer, run.seed, given=task, functions=functions))
         for line in [*notes, *(note for stage in prepared for note in stage.notes)]:
             display.say(line)
         for line in banner(run, prepared):
             display.say(line)
         yield prepared
     finally:
-        for stage in prepared:
-            if stage.reward is not None:
-                stage.reward.close()
+        for ready in prepared:
+            if ready.reward is not None:
+                ready.reward.close()
 
 
 def _run(trainer: Trainer, folder: RunFolder) -> Result:

@@ -23,7 +23,10 @@ def banner(run: Run, prepared: Sequence[Prepared]) -> list[str]:
 def _details(stage: Stage, data: Prepared) -> list[str]:
     optimizer, sampling, evaluation = stage.optimizer, stage.sampling, stage.evaluation
     reward = "none" if data.reward is None else data.reward.name
-    lines = [f"task {stage.task.name}: {len(data.prompts)} prompts, {len(data.test_prompts)} of them apart for tests; reward {reward}"]
+    lines = [
+        f"task {stage.task.name}: {len(data.prompts)} prompts to train on, {len(data.test_prompts)} to evaluate on; "
+        f"reward {reward}"
+    ]
     if stage.algorithm.needs.source == "prompts":
         lines.append(
             f"sampling: {sampling.group_size} completions per prompt, temperature {sampling.temperature:g}, "

@@ -1,4 +1,4 @@
-"""What a run's numbers depend on beside its file: threads, device, precision, versions. Recorded once, used on resume."""
+"""What a run's numbers depend on beside its file: threads, device, precision, versions."""
 
 from __future__ import annotations
 

@@ -31,12 +31,16 @@ def _choose(folder: RunFolder, step: str, lines: list[str]) -> tuple[int, Path]:
     if step == "last":
         newest = checkpoint.newest(folder.checkpoints, lines.append)
         if newest is None:
-            raise RunFolderError(f"{folder.path} has no complete checkpoint", fix=f"resume it with --resume {folder.path}")
+            raise RunFolderError(
+                f"{folder.path} has no complete checkpoint", fix=f"resume it with --resume {folder.path}"
+            )
         return newest
     if step == "best":
         best = metrics.best_step(metrics.read(folder.metrics))
         if best is None:
-            raise RunFolderError(f"{folder.path} has no evaluation after training began", fix=f"give a step: {there_are}")
+            raise RunFolderError(
+                f"{folder.path} has no evaluation after training began", fix=f"give a step: {there_are}"
+            )
         number = best
     elif step.isdigit():
         number = int(step)

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from groupwise.errors import RewardError
 from groupwise.rewards import AnyReward
 from groupwise.rewards.build import build_reward
-from groupwise.rewards.contract import Reward
+from groupwise.rewards.combine import Combined
 from groupwise.run import Stage
 from groupwise.tasks.contract import Row, Task
 from groupwise.tasks.rendering import demonstration_tokens, render_all
@@ -30,7 +30,7 @@ class Prepared:
     demonstrations: Sequence[tuple[int, ...]]
     """Token ids of the demonstrated completion of each prompt; empty where the algorithm samples."""
     test_prompts: Sequence[Prompt]
-    reward: Reward | None
+    reward: Combined | None
     notes: Sequence[str]
 
 
@@ -39,15 +39,15 @@ def prepare(
     tokenizer: PreTrainedTokenizerBase,
     seed: int,
     *,
-    task: Task | None = None,
+    given: Task | None = None,
     functions: Sequence[Callable[..., Any]] = (),
 ) -> Prepared:
     """Read, render and check one stage's data.
 
-    `task` and `functions` (rewards) given from Python stand in for the stage's own. Raises `DataError` and
+    `given` rows and `functions` (rewards) given from Python stand in for the stage's own. Raises `DataError` and
     `RewardError`.
     """
-    task = task or stage.task
+    task: Task = stage.task if given is None else given
     rows = checked_rows(task.rows("train", seed), f"task {task.name}")
     test_rows = list(task.rows("test", seed))[: stage.evaluation.prompts]
     if test_rows:
@@ -58,6 +58,7 @@ def prepare(
     reward = _reward(stage, task, functions)
     if reward is not None:
         reward.check([*rows, *test_rows])
+        notes = [*notes, *reward.notes]
     elif stage.algorithm.needs.rewards:
         raise RewardError(
             f"{stage.algorithm.name} needs a reward, and task {task.name} has none of its own",
@@ -86,7 +87,7 @@ def _demonstrate(
     return [demonstration_tokens(row_of[prompt.id], tokenizer, stage.prompts.chat) for prompt in prompts]
 
 
-def _reward(stage: Stage, task: Task, functions: Sequence[Callable[..., Any]]) -> Reward | None:
+def _reward(stage: Stage, task: Task, functions: Sequence[Callable[..., Any]]) -> Combined | None:
     """The rewards given from Python, or the stage's, or the task's own."""
     settings = list(stage.rewards)
     own = task.reward()
@@ -94,4 +95,4 @@ def _reward(stage: Stage, task: Task, functions: Sequence[Callable[..., Any]]) -
         settings = [TypeAdapter(AnyReward).validate_python(own)]
     if not settings and not functions:
         return None
-    return build_reward(settings, base=Path.cwd(), extra_functions=functions)
+    return build_reward(settings, base=Path.cwd(), functions=functions)

@@ -22,7 +22,9 @@ def preview(source: str, count: int, overrides: Sequence[str], display: ConsoleD
     run = load_run(source, overrides).run
     sampling_stages = [stage for stage in run.stages if stage.algorithm.needs.source == "prompts"]
     if not sampling_stages:
-        raise RunFileError("no stage of this run samples completions", fix="preview a run with an algorithm such as grpo")
+        raise RunFileError(
+            "no stage of this run samples completions", fix="preview a run with an algorithm such as grpo"
+        )
     stage = sampling_stages[0]
     prepared = prepare(stage, load_tokenizer(run.model, display.say), run.seed)
     assert prepared.reward is not None

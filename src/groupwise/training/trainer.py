@@ -1,6 +1,6 @@
 """The loop. It knows no algorithm, reward, task or engine by name.
 
-    get scored groups -> keep -> pack -> annotate -> credit -> update -> publish -> record -> evaluate -> save
+get scored groups -> keep -> pack -> annotate -> credit -> update -> publish -> record -> evaluate -> save
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ class Trainer:
         index, prepared = self.progress.stage, self.prepared[self.progress.stage]
         settings, algorithm = prepared.settings, prepared.settings.algorithm
         cursor = Cursor(
-            [prompt.id for prompt in prepared.prompts], seed=self.run.seed, stage=index, shuffle=settings.prompts.shuffle
+            [prompt.id for prompt in prepared.prompts],
+            seed=self.run.seed,
+            stage=index,
+            shuffle=settings.prompts.shuffle,
         )
         source: Source
         if algorithm.needs.source == "demonstrations":
@@ -145,7 +148,9 @@ class Trainer:
         """From now on completions are drawn from the policy as it is."""
         self.engine.load(self.policy, self.progress.updates)
 
-    def sampler(self, prepared: Prepared, purpose: str, group_size: int, temperature: float, max_tokens: int) -> Sampler:
+    def sampler(
+        self, prepared: Prepared, purpose: str, group_size: int, temperature: float, max_tokens: int
+    ) -> Sampler:
         """What samples and scores groups of this stage. Evaluations share their draws over the whole run."""
         assert prepared.reward is not None
         stage = 0 if purpose == "eval" else self.progress.stage
@@ -246,7 +251,9 @@ class Trainer:
 
         checkpoint.write(self.folder.checkpoints, self.progress.step, fill)
         self.saved_step = self.progress.step
-        checkpoint.prune(self.folder.checkpoints, self.run.checkpoint.keep, {*stage_ends(self.run), self.best_step() or 0})
+        checkpoint.prune(
+            self.folder.checkpoints, self.run.checkpoint.keep, {*stage_ends(self.run), self.best_step() or 0}
+        )
 
     def stop_when_hopeless(self, stage: ActiveStage, outcome: Outcome) -> None:
         """Raise `TrainingError` after too many steps in a row that gave nothing to learn from."""

@@ -30,7 +30,7 @@ class Outcome:
     """What one optimiser step did."""
 
     status: str
-    """`updated`; `no signal` (nothing in the step has a gradient: no update, no weight decay); or why it was skipped."""
+    """`updated`; `no signal` (nothing has a gradient: no update, no weight decay); or why it was skipped."""
     loss: float
     """The surrogate's value. With one update per rollout and centred advantages it is near 0 by construction."""
     grad_norm: float | None
@@ -145,4 +145,3 @@ def log_probs_of(policy: Policy, batch: Batch, completions: Sequence[int], max_t
             where = token_index(batch, part)[micro_batch.loss_mask]
             result[where] = policy.forward.log_probs(micro_batch)[0][micro_batch.loss_mask].float()
     return result
-

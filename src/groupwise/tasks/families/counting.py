@@ -11,9 +11,7 @@ from groupwise.tasks.families.text import words
 from groupwise.tasks.families.topics import Topic
 
 LETTERS = "[^\\W\\d_]"
-ONE_WORD = re.compile(
-    rf"[\"'\u201c\u201d\u2018\u2019*(\[]*{LETTERS}{{2,16}}[\"'\u201c\u201d\u2018\u2019*)\].!?]*"
-)
+ONE_WORD = re.compile(rf"[\"'\u201c\u201d\u2018\u2019*(\[]*{LETTERS}{{2,16}}[\"'\u201c\u201d\u2018\u2019*)\].!?]*")
 
 
 class AtMostWords(Family):
