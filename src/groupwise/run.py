@@ -68,7 +68,7 @@ class OptimizerSettings(Settings):
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """After warm-up: constant, or down to zero at the stage's last step."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Steps of linear warm-up: Adam's first steps move each weight by about the learning rate, whatever the gradient."""
+    """Steps of linear warm-up: Adam's first steps move each weight by about the learning rate."""
     betas: tuple[float, float] = (0.9, 0.95)
     eps: float = Field(default=1e-8, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
