@@ -12,7 +12,7 @@ For one completion, over the rewards that gave it a value:
 - A reward with weight 0 is recorded and does neither.
 - `correct` is that of the first reward, in the order given, that has a verdict; step rewards likewise.
 - `parts` holds each reward's value before weighting under its label, and the reward's own parts under
-  `label.part`.
+  `label.part`. A single reward that has parts of its own keeps their names.
 """
 
 from __future__ import annotations
@@ -41,11 +41,16 @@ class Part:
 class Combined:
     """The weighted sum of its parts; see the module's docstring."""
 
-    name = "combined"
-
     def __init__(self, parts: Sequence[Part]) -> None:
         assert parts and len({part.label for part in parts}) == len(parts), "labels tell the parts apart"
         self.parts = tuple(parts)
+
+    @property
+    def name(self) -> str:
+        """The sum in words."""
+        if len(self.parts) == 1 and self.parts[0].weight == 1:
+            return self.parts[0].label
+        return " + ".join(f"{part.weight:g} {part.label}" for part in self.parts)
 
     def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
         for part in self.parts:
@@ -105,6 +110,8 @@ class Combined:
         return "; ".join(f"{label}: {reason}" for label, reason in given)
 
     def _named(self, scores: Sequence[Score]) -> dict[str, float | None]:
+        if len(scores) == 1 and scores[0].parts:
+            return dict(scores[0].parts)
         named: dict[str, float | None] = {}
         for part, score in zip(self.parts, scores, strict=True):
             named[part.label] = score.value

@@ -66,7 +66,7 @@ class Instructions(Settings):
         return [row for round_of_families in zip(*columns, strict=True) for row in round_of_families][:wanted]
 
     def reward(self) -> Mapping[str, Any]:
-        return {"name": "function", "target": "groupwise.tasks.instructions:verify"}
+        return {"name": "function", "target": "groupwise.tasks.instructions:verify", "label": "instructions"}
 
     def _family_rows(self, family: Family, split: Split, seed: int, count: int) -> list[dict[str, Any]]:
         """`count` different instructions of one family: all topics once, then all again asked differently,

@@ -84,7 +84,7 @@ class ReasoningGym(Settings):
         return [self._row(item) for item in questions.values()]
 
     def reward(self) -> Mapping[str, Any]:
-        return {"name": "function", "target": "groupwise.tasks.reasoning_gym:verify"}
+        return {"name": "function", "target": "groupwise.tasks.reasoning_gym:verify", "label": "reasoning_gym"}
 
     def _scores_its_answer(self, item: Mapping[str, Any]) -> bool:
         """Whether the item's own answer, where it has one, earns the whole point; if not, no answer would."""

@@ -63,7 +63,7 @@ class ConsoleDisplay:
         self.console.print(Panel(Text("\n".join(lines)), title=title, title_align="left", expand=False))
 
     def say(self, line: str) -> None:
-        self.console.print(Text(line))
+        self.console.print(Text(line), soft_wrap=True)
 
     def step(self, row: Mapping[str, Any], total: int) -> None:
         if not self.console.is_terminal:
