@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from groupwise.errors import DataError
 
 
 class Cursor:
@@ -34,10 +37,19 @@ class Cursor:
         return taken
 
     def state(self) -> dict[str, Any]:
-        return {"position": self.position, "visits": dict(self.visits)}
+        return {"position": self.position, "visits": dict(self.visits), "prompts": self._digest()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state`. Raises `DataError` where it was made over other prompts."""
+        if state["prompts"] != self._digest():
+            raise DataError(
+                f"the {len(self.prompt_ids)} prompts of stage {self.stage} are not those that the run was begun with",
+                fix="resume with the rows of its start, in the same order, or start a new run",
+            )
         self.position, self.visits = state["position"], dict(state["visits"])
+
+    def _digest(self) -> str:
+        return hashlib.sha256("\n".join(self.prompt_ids).encode()).hexdigest()
 
     def _epoch_order(self, epoch: int) -> list[int]:
         if self._order[0] != epoch:
