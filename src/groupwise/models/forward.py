@@ -38,11 +38,7 @@ class Forward:
 
     def hidden(self, token_ids: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         """token_ids, positions [T] -> last hidden states [T, h]."""
-        with self._autocast():
-            output = self.backbone(
-                input_ids=token_ids[None], position_ids=positions[None], use_cache=False, layout=layout
-            )
-        return output.last_hidden_state[0]
+        return hidden_states(self.backbone, token_ids, positions, layout, self.compute_dtype)
 
     def log_probs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Log-probs and entropies [T] of the tokens in the loss mask, at the batch's temperature; zero elsewhere.
@@ -56,11 +52,17 @@ class Forward:
         blank = log_probs.new_zeros(batch.token_ids.numel())
         return blank.index_put((where,), log_probs), blank.index_put((where,), entropy)
 
-    def _autocast(self) -> contextlib.AbstractContextManager:
-        device = next(self.model.parameters()).device
-        if self.compute_dtype == torch.float32:
-            return contextlib.nullcontext()
-        return torch.autocast(device.type, dtype=self.compute_dtype)
+
+def hidden_states(
+    backbone: Any, token_ids: Tensor, positions: Tensor, layout: Layout, compute_dtype: torch.dtype
+) -> Tensor:
+    """token_ids, positions [T] -> last hidden states [T, h] of a decoder whose attention is groupwise's."""
+    autocast: contextlib.AbstractContextManager = contextlib.nullcontext()
+    if compute_dtype != torch.float32:
+        autocast = torch.autocast(token_ids.device.type, dtype=compute_dtype)
+    with autocast:
+        output = backbone(input_ids=token_ids[None], position_ids=positions[None], use_cache=False, layout=layout)
+    return output.last_hidden_state[0]
 
 
 @torch.no_grad()
