@@ -49,6 +49,7 @@ SetOption = Annotated[
 
 @app.callback(invoke_without_command=True)
 def main(show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """What stands before a command."""
     if show_version:
         print(f"groupwise {version('groupwise')}")
         raise typer.Exit
