@@ -36,7 +36,7 @@ class Summary:
 
 
 def summarise(folder: RunFolder) -> Summary | None:
-    """None for a run without any step. Training is compared over the first and last quarter of the last stage's steps."""
+    """None for a run without any step. Training: first and last quarter of the last stage's steps."""
     rows = metrics.read(folder.metrics)
     steps = [row for row in rows if "eval" not in row]
     if not steps:
