@@ -49,6 +49,7 @@ SetOption = Annotated[
 
 @app.callback(invoke_without_command=True)
 def main(show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """What stands before a command."""
     if show_version:
         print(f"groupwise {version('groupwise')}")
         raise typer.Exit
@@ -150,7 +151,8 @@ def _show(result: Result, display: ConsoleDisplay) -> None:
             low_high = "" if change.interval is None else f"  [{change.interval[0]:+.3f}, {change.interval[1]:+.3f}]"
             difference = "" if change.difference is None else f"{change.difference:+.3f}{low_high}"
             rows.append((change.name, _number(change.before), _number(change.after), difference))
-        display.table("What changed", ("", "before", "after", "difference [95 % interval]"), rows)
+        title = "What changed (training: from the first to the last quarter of its steps)"
+        display.table(title, ("", "before", "after", "difference [95 % interval]"), rows)
         display.say(
             f"{summary.steps} steps, {summary.tokens_sampled} tokens sampled, "
             f"{summary.cpu_seconds:.0f} CPU seconds, {summary.wall_seconds:.0f} seconds in all"

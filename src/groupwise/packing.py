@@ -162,22 +162,27 @@ def take(batch: Batch, completions: Sequence[int]) -> Batch:
 def micro_batches(batch: Batch, completions: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
     """Cut completions into lists whose sub-batches hold at most `max_tokens` tokens, in order.
 
-    A completion is never split; a group is split only when it doesn't fit, and then its prompt is computed once per
-    part. One completion longer than the limit makes a micro-batch of its own.
+    A completion is never split; a group is split only when it alone is over the limit, and then its prompt is computed
+    once per part. One completion over the limit makes a micro-batch of its own.
     """
+    groups = batch.group_index.tolist()
+    prompts = [end - start for start, end in batch.prompt_spans]
+    lengths = [end - start for start, end in batch.completion_spans]
+    whole = list(prompts)
+    for completion in completions:
+        whole[groups[completion]] += lengths[completion]
     part: list[int] = []
     tokens, previous = 0, -1
-    groups = batch.group_index.tolist()
     for completion in completions:
-        start, end = batch.completion_spans[completion]
-        prompt = batch.prompt_spans[groups[completion]]
-        alone = prompt[1] - prompt[0] + end - start
-        cost = end - start if groups[completion] == previous else alone
-        if part and tokens + cost > max_tokens:
+        group = groups[completion]
+        alone = prompts[group] + lengths[completion]
+        cost = lengths[completion] if group == previous else alone
+        room = whole[group] if group != previous and whole[group] <= max_tokens else cost
+        if part and tokens + room > max_tokens:
             yield part
             part, tokens, cost = [], 0, alone
         part.append(completion)
-        tokens, previous = tokens + cost, groups[completion]
+        tokens, previous = tokens + cost, group
     if part:
         yield part
 

@@ -56,6 +56,7 @@ class SamplingSettings(Settings):
     group_size: int = Field(default=8, ge=1)
     """Completions per prompt."""
     temperature: float = Field(default=1.0, gt=0)
+    """Log-probs are those of log-softmax(logits / temperature), in sampling and in training alike."""
     max_tokens: int = Field(default=256, ge=1)
     """Longest completion, stop token included."""
 
@@ -66,14 +67,17 @@ class OptimizerSettings(Settings):
     learning_rate: float = Field(default=1e-6, gt=0)
     """1e-6 suits full fine-tuning of models with billions of parameters; small ones and LoRA take 10 to 100x."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """After warm-up: constant, or down to zero at the stage's last step."""
+    """After warm-up: constant, or falling, to reach zero one step after the stage's last."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps of linear warm-up: Adam's first steps move each weight by about the learning rate."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """Decay of Adam's running means of the gradient and of its square."""
     eps: float = Field(default=1e-8, gt=0)
+    """Added to the square root that Adam divides by."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Decoupled; on matrices only."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    """A gradient with a larger norm is scaled down to this one."""
     micro_batch_tokens: int = Field(default=4096, ge=1)
     """Most tokens of one forward and backward pass; changes memory, not the gradient."""
     max_bad_steps: int = Field(default=5, ge=1)
@@ -108,8 +112,11 @@ class Stage(Settings):
     """One stage: an algorithm on a task for a number of steps."""
 
     steps: int = Field(ge=1)
+    """Optimiser steps of the stage, one rollout each."""
     algorithm: AnyAlgorithm
+    """What turns scores into a loss."""
     task: AnyTask
+    """Where the prompts come from."""
     rewards: tuple[AnyReward, ...] = ()
     """What scores completions; empty: the task's own reward."""
     prompts: PromptSettings = PromptSettings()
@@ -143,4 +150,5 @@ class Run(Settings):
         return f"{index}-{self.stages[index].algorithm.name}"
 
     def total_steps(self) -> int:
+        """Optimiser steps of all stages."""
         return sum(stage.steps for stage in self.stages)

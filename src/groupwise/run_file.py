@@ -192,7 +192,10 @@ def _make_paths_absolute(raw: dict[str, Any], base: Path) -> None:
 
 def _explain(error: ValidationError, raw: dict[str, Any], text: str, place: str) -> RunFileError:
     """The first fault as one line: where, key, value, fix."""
-    fault, more = error.errors()[0], error.error_count() - 1
+    all_faults = error.errors()
+    # A list that holds a faulty table is reported as too short as well: that is no fault of its own.
+    faults = [fault for fault in all_faults if fault["type"] != "too_short"] or all_faults
+    fault, more = faults[0], len(faults) - 1
     path = _path_in(raw, fault["loc"])
     single = len(raw.get("stages", [])) == 1
     shown = ".".join(str(part) for part in (path[2:] if single and path[:1] == ["stages"] else path))

@@ -82,7 +82,7 @@ def test_objective_carries_the_numbers():
     unbiased = GRPO(kl_gradient="unbiased", aggregation="seq-mean-token-sum-norm", norm_length=77).objective()
     assert "ρ k3" in unbiased and "KL(π_θ ‖ π_ref)" in unbiased and "L = 77" in unbiased
     assert "sqrt(var r + 1e-08)" in GRPO().objective() and "KL(π_ref ‖ π_θ)" in GRPO().objective()
-    plain = GRPO(beta=0, scale="none", denominator="nonempty", overlong_filter=True, ratio_clamp=None).objective()
+    plain = GRPO(beta=0, scale="none", denominator="nonempty", overlong_filter=True, ratio_clamp=0).objective()
     assert "k3" not in plain and "not divided" in plain and "left out" in plain and "leave the loss" in plain
     assert "token-mean" in SFT().objective() and len({GRPO().objective(), SFT().objective()}) == 2
 

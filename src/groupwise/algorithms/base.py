@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Self
 
 import torch
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from groupwise.core.advantages import STD_PRESETS, TIE_TOL, NamedStdSpec, Scale, group_advantages
@@ -56,8 +56,8 @@ class GroupRelative(AlgorithmSettings):
     """Take truncated completions out of the loss and its denominators, not out of the group's statistics."""
     overlong_filter_stats: bool = False
     """Take truncated completions out of the group's statistics as well as the loss."""
-    ratio_clamp: PositiveFloat | None = CLAMP
-    """Largest |log-ratio| that enters an exponential; beyond it the gradient is 0. None: no limit."""
+    ratio_clamp: NonNegativeFloat = CLAMP
+    """Largest log-ratio, either way, that enters an exponential; beyond it the gradient is 0. 0: no limit."""
     on_nonfinite: OnNonFinite = "error"
     """A log-prob that is not finite skips the optimiser step, or with `drop` only leaves that token out."""
 

@@ -43,8 +43,8 @@ class GRPO(GroupRelative):
     clip_high: PositiveFloat = 0.2
     """A good token's ratio is clipped above 1 + clip_high."""
     kl_gradient: Literal["as_is", "unbiased"] = "as_is"
-    """k3 differentiated as printed, which gives the gradient of KL(ref || policy), or times the ratio, which
-    gives that of KL(policy || ref)."""
+    """k3 differentiated as printed, which gives the gradient of KL(ref ‖ policy), or times the ratio, which
+    gives that of KL(policy ‖ ref)."""
 
     @property
     def needs(self) -> Needs:
@@ -60,12 +60,12 @@ class GRPO(GroupRelative):
         """-J of a micro-batch; `coefficient` is GC."""
         inputs = policy_inputs(batch, log_probs, self.on_nonfinite)
         assert self.beta == 0 or inputs.ref_log_probs is not None, "beta > 0 needs reference log-probs"
-        ratio = importance_ratio(inputs.log_probs, inputs.old_log_probs, self.ratio_clamp)
+        ratio = importance_ratio(inputs.log_probs, inputs.old_log_probs, self.ratio_clamp or None)
         surrogate = clipped_surrogate(ratio, inputs.advantages, self.clip_low, self.clip_high)
         loss, coefficient = surrogate.loss, surrogate.coefficient
         metrics = policy_metrics(inputs, ratio, surrogate)
         if inputs.ref_log_probs is not None:
-            kl = k3(inputs.log_probs, inputs.ref_log_probs, self.ratio_clamp)
+            kl = k3(inputs.log_probs, inputs.ref_log_probs, self.ratio_clamp or None)
             metrics |= kl_metrics(inputs, kl)
             if self.kl_gradient == "unbiased":
                 kl = importance_weighted(kl, ratio)
@@ -75,7 +75,7 @@ class GRPO(GroupRelative):
     def objective(self) -> str:
         """Eq. 3 with these settings."""
         clip = f"clip(ρ, {max(1 - self.clip_low, 0):g}, {1 + self.clip_high:g})"
-        clamp = "" if self.ratio_clamp is None else f", |log ρ| at most {self.ratio_clamp:g}"
+        clamp = "" if self.ratio_clamp == 0 else f", |log ρ| at most {self.ratio_clamp:g}"
         penalty, reference = "", "no reference policy: beta is 0"
         if self.beta > 0:
             unbiased = self.kl_gradient == "unbiased"

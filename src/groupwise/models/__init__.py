@@ -1,0 +1,1 @@
+"""Models: from a name to a policy that can be sampled from, trained, saved and exported."""

@@ -52,6 +52,7 @@ class _TokenLogProbs(torch.autograd.Function):
             log_probs[rows] = logits.gather(1, targets[rows, None])[:, 0] - log_sum[rows]
             expected = torch.bmm(weights[:, None], logits[:, :, None])[:, 0, 0] / total
             entropy[rows] = log_sum[rows] - expected
+            del logits, weights  # else they would still be held while the next chunk is computed
         ctx.save_for_backward(hidden, weight, bias, targets, log_sum)
         ctx.constants = scale, softcap, temperature
         ctx.mark_non_differentiable(entropy)
@@ -68,7 +69,7 @@ class _TokenLogProbs(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias, dtype=dtype) if bias is not None and ctx.needs_input_grad[2] else None
         for rows in _chunks(len(targets)):
             logits = head.logits(hidden[rows])
-            slope = None if softcap is None else 1 - (logits / softcap).square_()
+            slope = None if softcap is None else (logits / softcap).square_().neg_().add_(1)
             push = (
                 logits.div_(temperature).sub_(log_sum[rows, None]).exp_().neg_()
             )  # onehot - softmax, once the target has its 1
@@ -82,6 +83,7 @@ class _TokenLogProbs(torch.autograd.Function):
                 grad_weight.addmm_(push.t(), hidden[rows].to(dtype))
             if grad_bias is not None:
                 grad_bias += push.sum(0)
+            del logits, push, slope
         cast = None if grad_weight is None else grad_weight.to(weight.dtype)
         return grad_hidden, cast, grad_bias, None, None, None, None
 

@@ -26,6 +26,7 @@ class Policy:
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The model's own."""
         return self.loaded.tokenizer
 
     @property
@@ -35,4 +36,5 @@ class Policy:
 
     @property
     def device(self) -> torch.device:
+        """Where the model's weights are."""
         return self.loaded.device

@@ -1,8 +1,8 @@
 """The reward `number`: the completion's final number equals the gold, exactly.
 
-    from groupwise.rewards import number number.grade("6 * 7 = 42. So the answer is 42.", "42")      #
-    Score(value=1.0, correct=True, ...) number.grade("so far we have 36 and then we", "36",
-    finish_reason="length")    # 0: nothing marked as the answer
+    from groupwise.rewards import number
+    number.grade("6 * 7 = 42. So the answer is 42.", "42")      # Score(value=1.0, correct=True, ...)
+    number.grade("so far we have 36 and then we", "36", finish_reason="length")     # 0: nothing marked as the answer
 
 `groupwise.rewards.number_grammar` says what a number is and where the answer is looked for. The gold is a
 number, a text that is one, or a solution that ends in `#### n`. A gold that can't be read is reported before

@@ -25,6 +25,7 @@ class Target:
 
     @property
     def is_file(self) -> bool:
+        """Whether `place` is a path."""
         return self.place.endswith(".py")
 
     @property

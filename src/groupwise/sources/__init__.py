@@ -1,0 +1,1 @@
+"""Sources: where scored groups come from. `contract` says what a source is."""

@@ -41,6 +41,7 @@ SCHEMA = pa.schema(
 
 
 def file_of(folder: Path, step: int) -> Path:
+    """The file of one step: six digits, so that names sort as steps do."""
     return folder / f"step-{step:06d}.parquet"
 
 

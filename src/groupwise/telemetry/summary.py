@@ -36,7 +36,7 @@ class Summary:
 
 
 def summarise(folder: RunFolder) -> Summary | None:
-    """None for a run without any step. Quarters are those of the steps of the last stage."""
+    """None for a run without any step. Training: first and last quarter of the last stage's steps."""
     rows = metrics.read(folder.metrics)
     steps = [row for row in rows if "eval" not in row]
     if not steps:
@@ -45,10 +45,10 @@ def summarise(folder: RunFolder) -> Summary | None:
     quarter = max(1, len(last_stage) // 4)
     first, last = last_stage[:quarter], last_stage[-quarter:]
     changes = [
-        _between("training reward, first and last quarter", first, last, "reward_mean"),
+        _between("training reward", first, last, "reward_mean"),
         *_evaluations(folder, [row for row in rows if "eval" in row]),
-        _between("completion length (tokens), quarters", first, last, "completion_length_mean"),
-        _between("groups without signal, quarters", first, last, "frac_degenerate_groups"),
+        _between("completion tokens", first, last, "completion_length_mean"),
+        _between("groups without signal", first, last, "frac_degenerate_groups"),
     ]
     return Summary(
         tuple(change for change in changes if change.before is not None or change.after is not None),
@@ -71,7 +71,7 @@ def _evaluations(folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> list[C
     before, after = (_by_prompt(folder, row["step"]) for row in (rows[0], rows[-1]))
     differences = [after[prompt] - before[prompt] for prompt in before if prompt in after]
     change = Change(
-        f"test reward, step {rows[0]['step']} and {rows[-1]['step']}",
+        "test reward",
         rows[0]["eval"]["reward"],
         rows[-1]["eval"]["reward"],
         _mean(differences),

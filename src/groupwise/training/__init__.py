@@ -1,0 +1,1 @@
+"""Training: the loop, and what `groupwise` and `groupwise.train` do around it."""

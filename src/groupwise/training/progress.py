@@ -25,8 +25,10 @@ class Progress:
     """Steps since the last one that went as it should."""
 
     def to_json(self) -> dict[str, Any]:
+        """The counters by name."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Progress:
+        """The progress that `to_json` wrote."""
         return cls(**state)

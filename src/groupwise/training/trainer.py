@@ -268,6 +268,7 @@ class Trainer:
     def write_ledger(
         self, folder: Path, stage: str, groups: Sequence[Group], batch: Batch | None, dropped: dict[str, str]
     ) -> None:
+        """Record every completion of these groups, with its advantages where a batch has them."""
         decode = self.policy.tokenizer.decode
         texts = [[decode(completion.token_ids) for completion in group.completions] for group in groups]
         advantages: dict[str, list[list[float]]] = {}

@@ -98,6 +98,7 @@ class Update:
         return self.optimizer.state_dict()
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Continue with the optimiser's state from a checkpoint."""
         self.optimizer.load_state_dict(state)
 
     def _accumulate(self, batch: Batch) -> tuple[float, dict[str, Metric]]:
