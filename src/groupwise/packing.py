@@ -28,6 +28,8 @@ TOKEN_FIELDS = (
     "returns",
     "advantages",
     "token_weights",
+    "value_weights",
+    "likelihood_weights",
 )
 """The `[T]` fields that a cut carries along; `completion_index` is the one that must be renumbered."""
 
@@ -156,14 +158,17 @@ def take(batch: Batch, completions: Sequence[int]) -> Batch:
         finish_reasons=pick(batch.finish_reasons),
         step_rewards=pick(batch.step_rewards),
         step_ends=pick(batch.step_ends),
+        final_values=None if batch.final_values is None else batch.final_values[chosen],
     )
 
 
-def micro_batches(batch: Batch, completions: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+def micro_batches(
+    batch: Batch, completions: Sequence[int], max_tokens: int, *, whole_groups: bool = False
+) -> Iterator[list[int]]:
     """Cut completions into lists whose sub-batches hold at most `max_tokens` tokens, in order.
 
     A completion is never split; a group is split only when it alone is over the limit, and then its prompt is computed
-    once per part. One completion over the limit makes a micro-batch of its own.
+    once per part, or with `whole_groups` not even then. One completion over the limit makes a micro-batch of its own.
     """
     groups = batch.group_index.tolist()
     prompts = [end - start for start, end in batch.prompt_spans]
@@ -177,8 +182,8 @@ def micro_batches(batch: Batch, completions: Sequence[int], max_tokens: int) -> 
         group = groups[completion]
         alone = prompts[group] + lengths[completion]
         cost = lengths[completion] if group == previous else alone
-        room = whole[group] if group != previous and whole[group] <= max_tokens else cost
-        if part and tokens + room > max_tokens:
+        room = whole[group] if group != previous and (whole_groups or whole[group] <= max_tokens) else cost
+        if part and tokens + room > max_tokens and not (whole_groups and group == previous):
             yield part
             part, tokens, cost = [], 0, alone
         part.append(completion)
@@ -202,5 +207,5 @@ def predictors(batch: Batch) -> Tensor:
 
 def to(batch: Batch, device: torch.device) -> Batch:
     """The batch with every tensor on `device`."""
-    names = (*TOKEN_FIELDS, "completion_index", "group_index", "rewards")
+    names = (*TOKEN_FIELDS, "completion_index", "group_index", "rewards", "final_values")
     return replace(batch, **{name: value.to(device) for name in names if (value := getattr(batch, name)) is not None})

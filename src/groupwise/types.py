@@ -144,7 +144,10 @@ class Batch:
     values: Tensor | None = None  # [T] float32; of the critic, before each token
     returns: Tensor | None = None  # [T] float32
     advantages: Tensor | None = None  # [T] float32
+    final_values: Tensor | None = None  # [N] float32; of the critic, after the last token of each completion
     token_weights: Tensor | None = None  # [T] float32; sum to the whole optimiser step's normalisation
+    value_weights: Tensor | None = None  # [T] float32; the same for the critic's loss
+    likelihood_weights: Tensor | None = None  # [T] float32; the same for a likelihood beside the policy's objective
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ ALGORITHMS = {
     "grpo-unbiased-kl": GRPO(kl_gradient="unbiased", denominator="nonempty"),
     "grpo-groups": GRPO(aggregation="group-token-mean", scale="batch"),
     "grpo-sums": GRPO(aggregation="seq-mean-token-sum", scale="none"),
-    "grpo-constant": GRPO(beta=0, aggregation="seq-mean-token-sum-norm", norm_length=8, overlong_filter=True),
+    "grpo-constant": GRPO(beta=0, aggregation="seq-mean-token-sum-norm", length_constant=8, overlong_filter=True),
     "sft": SFT(),
     "sft-seq": SFT(aggregation="seq-mean-token-mean"),
 }

@@ -79,7 +79,7 @@ def test_objective_carries_the_numbers():
         "1e-06",
     ):
         assert part in text
-    unbiased = GRPO(kl_gradient="unbiased", aggregation="seq-mean-token-sum-norm", norm_length=77).objective()
+    unbiased = GRPO(kl_gradient="unbiased", aggregation="seq-mean-token-sum-norm", length_constant=77).objective()
     assert "ρ k3" in unbiased and "KL(π_θ ‖ π_ref)" in unbiased and "L = 77" in unbiased
     assert "sqrt(var r + 1e-08)" in GRPO().objective() and "KL(π_ref ‖ π_θ)" in GRPO().objective()
     plain = GRPO(beta=0, scale="none", denominator="nonempty", overlong_filter=True, ratio_clamp=0).objective()

@@ -159,7 +159,7 @@ def test_equal_lengths_make_the_aggregations_equal(seed, length):
     step = random_step(seed, whole=True)
     step = replace(step, mask=torch.arange(6).lt(length).expand_as(step.mask))
     modes = {"token-mean": None, "seq-mean-token-mean": None, "seq-mean-token-sum-norm": length}
-    results = [run(GRPO(aggregation=mode, norm_length=norm), step) for mode, norm in modes.items()]
+    results = [run(GRPO(aggregation=mode, length_constant=norm), step) for mode, norm in modes.items()]
     for result in results[1:]:
         same((result.loss, result.gradient), (results[0].loss, results[0].gradient))
 

@@ -136,7 +136,7 @@ def sft(vector):
 
 
 def grpo_of(config):
-    names = {"eps_low": "clip_low", "eps_high": "clip_high", "norm_len": "norm_length"}
+    names = {"eps_low": "clip_low", "eps_high": "clip_high", "norm_len": "length_constant"}
     return GRPO.model_validate({names.get(key, key): value for key, value in config.items()})
 
 

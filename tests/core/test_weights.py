@@ -32,7 +32,7 @@ EXPECTED = {
 @pytest.mark.parametrize(("mode", "denominator"), EXPECTED)
 def test_weights(mode, denominator):
     batch = pack_rows(MASK, group_ids=GROUPS)
-    weights = token_weights(batch, mode, denominator=denominator, norm_length=8)
+    weights = token_weights(batch, mode, denominator=denominator, length_constant=8)
     expected = torch.tensor([*EXPECTED[mode, denominator], 0.0, 0.0])[:, None] * MASK
     torch.testing.assert_close(unpack_rows(weights, MASK), expected)
     assert weights.dtype == torch.float32
@@ -43,9 +43,9 @@ def test_nothing_to_weigh_divides_by_nothing(mode):
     for mask in (torch.zeros(2, 3), torch.zeros(0, 3)):
         for denominator in ("all", "nonempty"):
             batch = pack_rows(mask)
-            assert token_weights(batch, mode, denominator=denominator, norm_length=8).numel() == 0
+            assert token_weights(batch, mode, denominator=denominator, length_constant=8).numel() == 0
             masked = replace(pack_rows(torch.ones(2, 3)), loss_mask=torch.zeros(6, dtype=torch.bool))
-            assert (token_weights(masked, mode, denominator=denominator, norm_length=8) == 0).all()
+            assert (token_weights(masked, mode, denominator=denominator, length_constant=8) == 0).all()
 
 
 def test_one_reduction_per_step_and_it_carries_the_counts():
@@ -63,8 +63,8 @@ def test_one_reduction_per_step_and_it_carries_the_counts():
 
 @pytest.mark.parametrize("length", [None, 0])
 def test_constant_length_must_be_given(length):
-    with pytest.raises(RunFileError, match="set norm_length"):
-        token_weights(pack_rows(MASK), "seq-mean-token-sum-norm", norm_length=length)
+    with pytest.raises(RunFileError, match="set length_constant"):
+        token_weights(pack_rows(MASK), "seq-mean-token-sum-norm", length_constant=length)
 
 
 def test_weighted_sum_leaves_out_what_is_masked():

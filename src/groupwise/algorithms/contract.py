@@ -6,17 +6,24 @@ An algorithm says what it needs, which groups it keeps, how scores become advant
 the loss is. It is pure: it never sees a model, an engine or a reward. It is also its own table of settings: what a run
 file names is what runs.
 
-The trainer calls it in this order, once per rollout step:
+The trainer calls it in this order, once per rollout step, and never asks for its name:
 
     keep(group)            for each scored group: None, or why it is dropped
+    select(group)          the completions of a kept group that are trained on: all of them, for most
     credit(batch)          advantages (and returns) of all groups of the step; statistics go through `reduce`
+    diagnose(batch)        what credit is worth saying about, as metrics
     per optimiser step:
-      weigh(batch)         one weight per token for the whole optimiser step; nothing divides later
+      weigh(batch)         weights per token for the whole optimiser step; nothing divides later
       signal(batch)        which completions can give any gradient at all
-      loss(micro_batch, log_probs)  a plain weighted sum over tokens: the sum over micro-batches is the step's loss
+      loss(micro_batch, log_probs, values)   plain weighted sums over tokens: the sum over micro-batches is the step's
+    advance(metrics, completions)   the algorithm of the next rollout step: itself, or one with another coefficient
 
 `reduce` sums a tensor over the ranks of a run, and is the identity in one process. Because weights are fixed for the
 whole optimiser step, the gradient does not depend on how the step is cut into micro-batches or ranks.
+
+What a batch holds beside its tokens follows from `needs`: log-probs of the reference, log-probs of the policy before
+the first update of the rollout, values. A reward in a batch is the one that was given: a length punishment or a KL in
+the reward belongs to `credit`, which never overwrites it.
 
 A worked example, REINFORCE with the batch mean as its baseline, complete:
 
@@ -31,7 +38,7 @@ A worked example, REINFORCE with the batch mean as its baseline, complete:
             return replace(batch, advantages=per_token(advantages, batch))
 
         def weigh(self, batch, reduce=identity):
-            return token_weights(batch, "token-mean", reduce)
+            return replace(batch, token_weights=token_weights(batch, "token-mean", reduce))
 
         def signal(self, batch):
             return completions_where(batch, batch.advantages != 0)
@@ -49,10 +56,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
+from groupwise.algorithms.parts import DynamicSampling, Reads, ReferenceRefresh
 from groupwise.types import Batch, Group, Metric
 
 Reduce = Callable[[Tensor], Tensor]
@@ -64,11 +72,36 @@ class Needs:
     """What must be there before an algorithm can run; the trainer builds this and nothing else."""
 
     source: Literal["prompts", "demonstrations", "pairs"]
+    """Where groups come from. A pair is a group of two completions, the chosen one first."""
     rewards: bool
     min_group_size: int = 1
+    sampling: Literal["live", "once"] = "live"
+    """Sample from the current policy at every step, or once from the policy as it is before the first update; log-probs
+    of samples that were drawn once are taken at temperature 1, as those of demonstrations and pairs are."""
     reference: bool = False
+    """`ref_log_probs`, of the reference policy."""
+    old_log_probs: bool = False
+    """`old_log_probs` at credit time, even where one update per rollout could do without."""
     critic: bool = False
+    """`values` at credit time, and `values` with a gradient in the loss, whose `Loss.value` trains the critic."""
+    final_values: bool = False
+    """`final_values` at credit time: the critic's value after the last token."""
     step_rewards: bool = False
+    """Scores with step rewards."""
+    verdicts: bool = False
+    """Scores with `correct`."""
+    policy: bool = True
+    """Whether the policy is trained; False where only the critic is."""
+    on_policy: bool = False
+    """No ratio corrects for several updates per rollout: more than one deserves a warning."""
+    couples_groups: bool = False
+    """A group must not be split: over micro-batches, minibatches or ranks."""
+    dynamic_sampling: DynamicSampling | None = None
+    """Sample on until enough groups are kept."""
+    reference_refresh: ReferenceRefresh | None = None
+    """When and how the reference follows the policy."""
+    until: tuple[str, float] | None = None
+    """End the stage before its last step once this metric is above this value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +129,40 @@ class Algorithm(Protocol):
     def needs(self) -> Needs:
         """What must be there for these settings; a plain class attribute will do."""
 
+    @property
+    def reads(self) -> Reads:
+        """Which arrays change the result with these settings."""
+
     def keep(self, group: Group) -> str | None:
         """None to keep the group, or the reason to drop it."""
+
+    def select(self, group: Group) -> Group:
+        """The group with the completions that are trained on."""
+
+    def mask(self, batch: Batch) -> Batch:
+        """The batch with the completions masked that don't count in the loss; part of `credit`."""
 
     def credit(self, batch: Batch, reduce: Reduce = ...) -> Batch:
         """The batch with `advantages` (and `returns`) [T], detached, computed in float64 over the whole step."""
 
-    def weigh(self, batch: Batch, reduce: Reduce = ...) -> Tensor:
-        """[T] weights, zero where `loss_mask` is False, normalised over the whole optimiser step and all ranks."""
+    def diagnose(self, batch: Batch, reduce: Reduce = ...) -> Mapping[str, Metric]:
+        """Metrics of a credited batch, the same on every rank."""
+
+    def weigh(self, batch: Batch, reduce: Reduce = ...) -> Batch:
+        """The batch with `token_weights` [T] (and those of further terms), zero where `loss_mask` is False, normalised
+        over the whole optimiser step and all ranks."""
 
     def signal(self, batch: Batch) -> Tensor:
         """[N] bool: completions whose tokens can have a gradient. The others need no forward pass."""
 
     def loss(self, batch: Batch, log_probs: Tensor, values: Tensor | None = None) -> Loss:
-        """The weighted loss of a micro-batch, from log_probs [T] of the current policy.
+        """The weighted loss of a micro-batch, from log_probs [T] of the current policy (and values [T]).
 
         Raises `NonFiniteLogprobError` where an unmasked log-prob is not finite.
         """
+
+    def advance(self, metrics: Mapping[str, float | None], completions: int) -> Self:
+        """The algorithm of the next rollout step, given this step's metrics and the number of its completions."""
 
     def objective(self) -> str:
         """The objective that is maximised, in plain text, with this object's numbers in it."""

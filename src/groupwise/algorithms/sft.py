@@ -9,6 +9,7 @@ equally long.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from torch import Tensor
@@ -33,9 +34,9 @@ class SFT(AlgorithmSettings):
         """Nothing to assign: every target token has coefficient 1."""
         return batch
 
-    def weigh(self, batch: Batch, reduce: Reduce = identity) -> Tensor:
+    def weigh(self, batch: Batch, reduce: Reduce = identity) -> Batch:
         """Weights by `aggregation`; a demonstration without target tokens isn't counted."""
-        return token_weights(batch, self.aggregation, reduce, denominator="nonempty")
+        return replace(batch, token_weights=token_weights(batch, self.aggregation, reduce, denominator="nonempty"))
 
     def signal(self, batch: Batch) -> Tensor:
         """Every completion with a target token."""

@@ -32,8 +32,9 @@ TIE_TOL = 1e-6
 class StdSpec(Settings):
     """What "divided by the standard deviation" means."""
 
-    kind: Literal["population", "sample"] = "population"
-    """Divide the squared deviations by the number of completions, or by one less."""
+    kind: Literal["population", "sample", "leave-one-out"] = "population"
+    """Divide the squared deviations by the number of completions, or by one less; or leave the completion itself
+    out: the sample standard deviation of the others, and no division where they are tied."""
     eps: NonNegativeFloat = 1e-8
     """What keeps the divisor away from 0."""
     place: Literal["inside", "outside"] = "inside"
@@ -41,7 +42,7 @@ class StdSpec(Settings):
 
     def divisor(self, squares: Tensor, count: Tensor) -> Tensor:
         """The divisor for sums of squared deviations of `count` values each; finite for any count."""
-        freedom = count if self.kind == "population" else count - 1
+        freedom = count if self.kind == "population" else count - 1  # "leave-one-out": `count` others
         variance = squares / freedom.clamp(min=1)
         return (variance + self.eps).sqrt() if self.place == "inside" else variance.sqrt() + self.eps
 
@@ -60,6 +61,7 @@ STD_PRESETS: dict[str, StdSpec] = {
     "verl": StdSpec(kind="sample", eps=1e-6, place="outside"),
     "trl": StdSpec(kind="sample", eps=1e-4, place="outside"),
     "openrlhf": StdSpec(kind="sample", eps=1e-9, place="outside"),
+    "nemo-rl": StdSpec(kind="leave-one-out", eps=1e-6, place="outside"),
 }
 """The conventions of other implementations, by name."""
 
@@ -85,10 +87,13 @@ class GroupAdvantages(NamedTuple):
     degenerate: Tensor  # [K] bool
 
 
-class _GroupStatistics(NamedTuple):
+class GroupStatistics(NamedTuple):
+    """What a group's values are compared with."""
+
     scored: Tensor  # [N] bool
     size: Tensor  # [K] float64, completions that were scored
     mean: Tensor  # [K] float64
+    largest: Tensor  # [K] float64, the largest absolute value
     degenerate: Tensor  # [K] bool
 
 
@@ -112,18 +117,32 @@ def group_advantages(
     reward.
     """
     rewards = rewards.detach().double()
-    scored, count, mean, degenerate = _statistics(rewards, group_index, num_groups, tie_tol)
-    deviations = torch.where(scored & ~degenerate[group_index], rewards - mean[group_index], 0.0)
+    statistics = group_statistics(rewards, group_index, num_groups, tie_tol)
+    counted = statistics.scored & ~statistics.degenerate[group_index]
+    deviations = torch.where(counted, rewards - statistics.mean[group_index], 0.0)
     advantages = deviations
     if baseline == "leave-one-out":
-        advantages = advantages * (count / (count - 1).clamp(min=1))[group_index]
+        advantages = advantages * (statistics.size / (statistics.size - 1).clamp(min=1))[group_index]
     if scale == "group":
-        divisor = std.divisor(sum_by(deviations.square(), group_index, num_groups), count)[group_index]
+        divisor = group_divisor(deviations, group_index, statistics, std, tie_tol)
         advantages = advantages / torch.where(divisor > 0, divisor, 1.0)
     elif scale == "batch":
-        divisor = _batch_divisor(rewards, scored, std, reduce)
+        divisor = _batch_divisor(rewards, statistics.scored, std, reduce)
         advantages = advantages / torch.where(divisor > 0, divisor, 1.0)
-    return GroupAdvantages(advantages, degenerate)
+    return GroupAdvantages(advantages, statistics.degenerate)
+
+
+def group_divisor(
+    deviations: Tensor, group_index: Tensor, statistics: GroupStatistics, std: StdSpec, tie_tol: float = TIE_TOL
+) -> Tensor:
+    """[N] the standard deviation that each completion is divided by, from deviations that are 0 where not scored."""
+    squares, count = sum_by(deviations.square(), group_index, len(statistics.size)), statistics.size
+    if std.kind != "leave-one-out":
+        return std.divisor(squares, count)[group_index]
+    count = count[group_index]
+    others = squares[group_index] - deviations.square() * count / (count - 1).clamp(min=1)
+    tied = others <= (tie_tol * statistics.largest[group_index]).square()
+    return torch.where(tied, 1.0, std.divisor(others, count - 1))
 
 
 def degenerate_groups(rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: float = TIE_TOL) -> Tensor:
@@ -132,10 +151,10 @@ def degenerate_groups(rewards: Tensor, group_index: Tensor, num_groups: int, tie
     Tied means that max(r) - min(r) <= tie_tol * max|r|, relative, so that the scale of rewards doesn't
     matter.
     """
-    return _statistics(rewards.detach().double(), group_index, num_groups, tie_tol).degenerate
+    return group_statistics(rewards.detach().double(), group_index, num_groups, tie_tol).degenerate
 
 
-def _statistics(rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: float) -> _GroupStatistics:
+def group_statistics(rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: float) -> GroupStatistics:
     if rewards.isinf().any():
         first = int(rewards.isinf().nonzero()[0])
         raise NonFiniteLogprobError(
@@ -146,8 +165,9 @@ def _statistics(rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: 
     mean = sum_by(torch.where(scored, rewards, 0.0), group_index, num_groups) / count.clamp(min=1)
     low = _extreme(torch.where(scored, rewards, torch.inf), group_index, num_groups, "amin")
     high = _extreme(torch.where(scored, rewards, -torch.inf), group_index, num_groups, "amax")
-    tied = high - low <= tie_tol * torch.maximum(low.abs(), high.abs())
-    return _GroupStatistics(scored, count, mean, tied | (count < 2))
+    largest = torch.maximum(low.abs(), high.abs())
+    tied = high - low <= tie_tol * largest
+    return GroupStatistics(scored, count, mean, largest, tied | (count < 2))
 
 
 def _extreme(values: Tensor, group_index: Tensor, num_groups: int, which: Literal["amin", "amax"]) -> Tensor:

@@ -13,7 +13,8 @@ off.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,3 +66,19 @@ def importance_weighted(estimate: Estimate, ratio: Ratio) -> Estimate:
     value = ratio.value * estimate.value
     slope = ratio.slope * estimate.value.detach() + ratio.value.detach() * estimate.slope
     return Estimate(torch.where(clamped, value.detach(), value), torch.where(clamped, 0.0, slope), clamped)
+
+
+EstimatorName = Literal["k1", "k2", "k3"]
+
+ESTIMATORS: dict[EstimatorName, Callable[[Tensor, Tensor], Estimate]] = {"k1": k1, "k2": k2, "k3": k3}
+"""The estimators by name."""
+
+
+def adaptive_coefficient(beta: float, observed: float, target: float, horizon: float, completions: int) -> float:
+    """The next KL coefficient (Ziegler et al. 2019, arXiv:1909.08593, section 2.2).
+
+    beta (1 + clip(observed / target - 1, -0.2, 0.2) completions / horizon): it grows while the divergence is above the
+    target and shrinks while it is below.
+    """
+    error = min(max(observed / target - 1, -0.2), 0.2)
+    return beta * (1 + error * completions / horizon)

@@ -48,3 +48,20 @@ def completions_where(batch: Batch, condition: Tensor) -> Tensor:
 def mask_completions(batch: Batch, counted: Tensor) -> Batch:
     """Clear the loss mask where `counted` [N] is False; completions keep their place in N."""
     return replace(batch, loss_mask=batch.loss_mask & per_token(counted, batch))
+
+
+def per_completion_mean(values: Tensor, batch: Batch) -> Tensor:
+    """[T] -> [N]: means over the tokens of each completion that count, 0 where none does; differentiable."""
+    total = per_completion(torch.where(batch.loss_mask, values, 0.0), batch)
+    return total / per_completion(batch.loss_mask.to(values.dtype), batch).clamp(min=1)
+
+
+def truncated_completions(batch: Batch) -> Tensor:
+    """[N] bool: completions that ran into the token limit."""
+    flags = [reason == "length" for reason in batch.finish_reasons]
+    return torch.tensor(flags, dtype=torch.bool, device=batch.rewards.device)
+
+
+def correct_completions(batch: Batch) -> Tensor:
+    """[N] bool: completions whose verdict is "right"; those without a verdict are not."""
+    return torch.tensor([verdict is True for verdict in batch.correct], dtype=torch.bool, device=batch.rewards.device)

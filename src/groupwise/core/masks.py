@@ -30,6 +30,7 @@ class PolicyInputs(NamedTuple):
     advantages: Tensor  # [T] detached
     dropped: int
     """Tokens left out because a log-prob was not finite."""
+    sampler_log_probs: Tensor | None = None  # [T] detached
 
 
 def where_mask(values: Tensor, batch: Batch, name: str = "log_probs") -> Tensor:
@@ -68,17 +69,24 @@ def drop_nonfinite(batch: Batch, *values: Tensor | None) -> tuple[Batch, int]:
     return replace(batch, loss_mask=mask), int(batch.loss_mask.sum() - mask.sum())
 
 
-def policy_inputs(batch: Batch, log_probs: Tensor, on_nonfinite: OnNonFinite = "error") -> PolicyInputs:
+def policy_inputs(
+    batch: Batch, log_probs: Tensor, on_nonfinite: OnNonFinite = "error", *, sampler: bool = False
+) -> PolicyInputs:
     """The masked inputs of a policy loss, from a batch with advantages and the current `log_probs` [T].
 
     Without old log-probs the old policy is the current one: a ratio of exactly 1 that still has its gradient.
-    Raises `NonFiniteLogprobError`, or drops and counts, where an input that counts is not finite.
+    `sampler` takes the sampler's log-probs along, and drops and counts tokens at which one isn't finite. Raises
+    `NonFiniteLogprobError`, or drops and counts, where another input that counts is not finite.
     """
     advantages = batch.advantages
     assert advantages is not None, "advantages are assigned before the loss"
     dropped = 0
+    if sampler:
+        assert batch.sampler_log_probs is not None, "a correction needs the sampler's log-probs"
+        batch, dropped = drop_nonfinite(batch, batch.sampler_log_probs)
     if on_nonfinite == "drop":
-        batch, dropped = drop_nonfinite(batch, log_probs, batch.old_log_probs, batch.ref_log_probs)
+        batch, more = drop_nonfinite(batch, log_probs, batch.old_log_probs, batch.ref_log_probs)
+        dropped += more
     log_probs = where_mask(log_probs, batch)
     old, ref = batch.old_log_probs, batch.ref_log_probs
     return PolicyInputs(
@@ -88,4 +96,5 @@ def policy_inputs(batch: Batch, log_probs: Tensor, on_nonfinite: OnNonFinite = "
         ref_log_probs=None if ref is None else where_mask(ref.detach(), batch, "ref_log_probs"),
         advantages=where_mask(advantages.detach().to(working_dtype()), batch, "advantages"),
         dropped=dropped,
+        sampler_log_probs=where_mask(batch.sampler_log_probs.detach(), batch) if sampler else None,
     )

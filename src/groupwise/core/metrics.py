@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from groupwise.core.corrections import Corrected
 from groupwise.core.kl import Estimate, k1, k3
 from groupwise.core.masks import PolicyInputs
-from groupwise.core.ratios import Ratio
 from groupwise.core.surrogates import Surrogate
 from groupwise.types import Batch, Maximum, Mean, Metric
 
@@ -25,22 +25,41 @@ def token_maximum(batch: Batch, values: Tensor) -> Maximum:
     return Maximum(float(counted.max()) if counted.numel() else 0.0)
 
 
-def policy_metrics(inputs: PolicyInputs, ratio: Ratio, surrogate: Surrogate) -> dict[str, Metric]:
-    """Of a clipped surrogate: fractions of tokens clipped, clamped and dropped, and the largest ratio.
+def policy_metrics(inputs: PolicyInputs, surrogate: Surrogate) -> dict[str, Metric]:
+    """Of a policy loss: fractions of tokens clipped, clamped and dropped, and the largest ratio.
 
     The `total` of a fraction is the number of such tokens.
     """
-    means = token_means(
-        inputs.batch,
-        clip_fraction_low=surrogate.clipped_low,
-        clip_fraction_high=surrogate.clipped_high,
-        ratio_clamp_fraction=ratio.clamped,
-    )
+    flags = {"clip_fraction_low": surrogate.clipped_low, "clip_fraction_high": surrogate.clipped_high}
+    metrics: dict[str, Metric] = {}
+    if surrogate.ratio is not None:
+        flags["ratio_clamp_fraction"] = surrogate.ratio.clamped
+        metrics["ratio_max"] = token_maximum(inputs.batch, surrogate.ratio.value)
+    if surrogate.gate is not None:
+        flags["gate_weight"] = surrogate.gate
+    means = token_means(inputs.batch, **flags)
     tokens = means["clip_fraction_low"].count + inputs.dropped
+    return {**means, **metrics, "nonfinite_fraction": Mean(inputs.dropped, tokens)}
+
+
+SAMPLER_GAP_BOUND = 1.0
+"""A token whose log-prob differs by more than this between trainer and sampler is an outlier: e times as likely."""
+
+
+def correction_metrics(inputs: PolicyInputs, corrected: Corrected) -> dict[str, Metric]:
+    """How far the sampler's log-probs are from the trainer's, and what the correction made of it."""
+    assert inputs.sampler_log_probs is not None
+    gap = inputs.old_log_probs - inputs.sampler_log_probs
     return {
-        **means,
-        "ratio_max": token_maximum(inputs.batch, ratio.value),
-        "nonfinite_fraction": Mean(inputs.dropped, tokens),
+        **token_means(
+            inputs.batch,
+            sampler_gap_mean=gap.abs(),
+            sampler_gap_fraction=gap.abs() > SAMPLER_GAP_BOUND,
+            sampler_kl=-gap,
+            correction_weight=corrected.weight,
+            correction_bounded_fraction=corrected.bounded,
+        ),
+        "sampler_gap_max": token_maximum(inputs.batch, gap.abs()),
     }
 
 
@@ -56,3 +75,10 @@ def kl_metrics(inputs: PolicyInputs, estimate: Estimate) -> dict[str, Metric]:
             kl_clamp_fraction=estimate.clamped,
         )
     }
+
+
+def pair_metrics(margins: Tensor, lengths: Tensor, chosen: Tensor) -> dict[str, Metric]:
+    """Of pairs: how many are ordered as they should be, their mean margin, and the lengths of both sides."""
+    sides = {"chosen_length": lengths[chosen], "rejected_length": lengths[~chosen]}
+    values = {"pair_accuracy": (margins > 0).double(), "margin": margins, **sides}
+    return {name: Mean(float(value.sum()), len(value)) for name, value in values.items()}

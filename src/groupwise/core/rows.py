@@ -23,6 +23,11 @@ def pack_rows(
     ref_log_probs: Any = None,
     sampler_log_probs: Any = None,
     advantages: Any = None,
+    values: Any = None,
+    returns: Any = None,
+    final_values: Any = None,
+    step_rewards: Sequence[Sequence[float | None] | None] | None = None,
+    step_ends: Sequence[Sequence[int] | None] | None = None,
     truncated: Sequence[bool] | None = None,
     correct: Sequence[bool | None] | None = None,
     temperature: float = 1.0,
@@ -30,9 +35,10 @@ def pack_rows(
     """A `Batch` from rows that may be padded on either side and masked inside.
 
     completion_mask [N, width]: what counts; a completion reaches from its row's first to its last True, and
-    masked tokens in between belong to it. group_ids: N ids in any order, or None for one group. rewards
-    [N], NaN or None where not scored. Log-probs [N, width]; advantages [N] or [N, width]. Tensors keep
-    their type, all else becomes float64. Completions keep their order.
+    masked tokens in between belong to it. group_ids: N ids in any order, or None for one group. rewards and
+    final_values [N], NaN or None where not scored. Log-probs, values and returns [N, width]; advantages [N] or
+    [N, width]. step_rewards and step_ends: N sequences or Nones. Tensors keep their type, all else becomes float64.
+    Completions keep their order.
     """
     mask = torch.as_tensor(completion_mask).bool()
     covered = _covered(mask)
@@ -52,21 +58,24 @@ def pack_rows(
         prompt_spans=((0, 0),) * len(unique),
         completion_spans=tuple(zip([0, *ends[:-1]], ends, strict=True)) if count else (),
         group_index=torch.tensor([unique.index(id) for id in ids], dtype=torch.int64),
-        rewards=torch.full((count,), torch.nan, dtype=torch.float64) if rewards is None else _floats(rewards).double(),
+        rewards=torch.full((count,), torch.nan, dtype=torch.float64) if rewards is None else floats(rewards).double(),
         correct=tuple(correct) if correct is not None else (None,) * count,
         finish_reasons=tuple("length" if cut else "stop" for cut in (truncated or [False] * count)),
-        step_rewards=(None,) * count,
-        step_ends=(None,) * count,
+        step_rewards=_tuples(step_rewards, count),
+        step_ends=_tuples(step_ends, count),
         sampler_log_probs=_flat(sampler_log_probs, covered),
         old_log_probs=_flat(old_log_probs, covered),
         ref_log_probs=_flat(ref_log_probs, covered),
         advantages=_flat(advantages, covered),
+        values=_flat(values, covered),
+        returns=_flat(returns, covered),
+        final_values=None if final_values is None else floats(final_values),
     )
 
 
 def pack_values(rows: Any, completion_mask: Any) -> Tensor:
     """[N, width] -> [T], the tokens that `pack_rows` takes; differentiable."""
-    return _floats(rows)[_covered(torch.as_tensor(completion_mask).bool())]
+    return floats(rows)[_covered(torch.as_tensor(completion_mask).bool())]
 
 
 def unpack_rows(values: Tensor, completion_mask: Any) -> Tensor:
@@ -83,11 +92,17 @@ def _covered(mask: Tensor) -> Tensor:
 def _flat(rows: Any, covered: Tensor) -> Tensor | None:
     if rows is None:
         return None
-    values = _floats(rows)
+    values = floats(rows)
     return (values if values.dim() == 2 else values[:, None].expand_as(covered))[covered]
 
 
-def _floats(values: Any) -> Tensor:
+def _tuples(rows: Any, count: int) -> tuple:
+    """One tuple per completion; None where there is none."""
+    return (None,) * count if rows is None else tuple(None if row is None else tuple(row) for row in rows)
+
+
+def floats(values: Any) -> Tensor:
+    """Tensors as they are, arrays and lists as float64 with None for NaN."""
     if isinstance(values, Tensor):
         return values
     if isinstance(values, Sequence):

@@ -37,14 +37,14 @@ def token_weights(
     reduce: Reduce = identity,
     *,
     denominator: Denominator = "all",
-    norm_length: int | None = None,
+    length_constant: int | None = None,
 ) -> Tensor:
     """[T] weights by `FORMULAS`, 0 where masked; `batch` is this rank's part of an optimiser step.
 
     A completion is present through its loss mask alone. N and K count every completion and group of the
     step, those without a token that counts included (empty, filtered, not scored), or with
     `denominator="nonempty"` the others alone. Groups must not be split over ranks for `group-token-mean`.
-    `norm_length` is L, a constant of the run.
+    `length_constant` is L, a constant of the run.
     """
     lengths = per_completion(batch.loss_mask.double(), batch)
     group_lengths = sum_by(lengths, batch.group_index, len(batch.group_ids))
@@ -59,7 +59,7 @@ def token_weights(
         case "seq-mean-token-sum":
             divisor = completions.expand_as(lengths)
         case "seq-mean-token-sum-norm":
-            divisor = (completions * _checked(norm_length)).expand_as(lengths)
+            divisor = (completions * _checked(length_constant)).expand_as(lengths)
     return torch.where(batch.loss_mask, per_token(1 / divisor, batch), 0.0).to(working_dtype())
 
 
@@ -70,13 +70,13 @@ def _counts(lengths: Tensor, group_lengths: Tensor, denominator: Denominator, re
     return reduce(torch.stack([lengths.sum(), completions.double().sum(), groups.double().sum()])).clamp(min=1)
 
 
-def _checked(norm_length: int | None) -> int:
-    if norm_length is None or norm_length < 1:
+def _checked(length_constant: int | None) -> int:
+    if length_constant is None or length_constant < 1:
         raise RunFileError(
-            f"aggregation 'seq-mean-token-sum-norm' has norm_length {norm_length}",
-            fix="set norm_length to the largest number of tokens of a completion",
+            f"aggregation 'seq-mean-token-sum-norm' has length_constant {length_constant}",
+            fix="set length_constant to the largest number of tokens of a completion",
         )
-    return norm_length
+    return length_constant
 
 
 def weighted_sum(losses: Tensor, batch: Batch) -> Tensor:
