@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 
 from groupwise.algorithms import AnyAlgorithm
 from groupwise.engines import AnyEngine, TorchEngineSettings
-from groupwise.models.settings import ModelSettings
+from groupwise.models.settings import CriticSettings, ModelSettings
 from groupwise.rewards import AnyReward
 from groupwise.settings import Settings
 from groupwise.tasks import AnyTask
@@ -84,6 +84,22 @@ class OptimizerSettings(Settings):
     """Steps in a row without a usable update (non-finite numbers, nothing scored) after which the run stops."""
 
 
+class UpdatesSettings(Settings):
+    """How many optimiser steps one rollout feeds. One, the default, needs no old log-probs and never clips."""
+
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the rollout's completions."""
+    minibatches: int = Field(default=1, ge=1)
+    """Optimiser steps of one pass."""
+    split: Literal["groups", "completions"] = "groups"
+    """What minibatches are made of: whole groups, or single completions as in DAPO's paper."""
+
+    @property
+    def per_rollout(self) -> int:
+        """Optimiser steps of one rollout."""
+        return self.epochs * self.minibatches
+
+
 class EvaluationSettings(Settings):
     """Evaluation on the task's test split, with its own sampling: before training, while it goes on, and after it."""
 
@@ -112,7 +128,7 @@ class Stage(Settings):
     """One stage: an algorithm on a task for a number of steps."""
 
     steps: int = Field(ge=1)
-    """Optimiser steps of the stage, one rollout each."""
+    """Optimiser steps of the stage; a rollout feeds as many as `updates` says."""
     algorithm: AnyAlgorithm
     """What turns scores into a loss."""
     task: AnyTask
@@ -121,7 +137,10 @@ class Stage(Settings):
     """What scores completions; empty: the task's own reward."""
     prompts: PromptSettings = PromptSettings()
     sampling: SamplingSettings = SamplingSettings()
+    updates: UpdatesSettings = UpdatesSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
+    critic: CriticSettings = CriticSettings()
+    """The critic, for algorithms that need one."""
     evaluation: EvaluationSettings = EvaluationSettings()
 
     @model_validator(mode="after")
@@ -131,6 +150,16 @@ class Stage(Settings):
             raise ValueError(
                 f"sampling.group_size = {size} gives {self.algorithm.name} no group to compare within; "
                 f"use {least} or more (8 is usual)"
+            )
+        if self.steps % self.updates.per_rollout:
+            raise ValueError(
+                f"steps = {self.steps} is no multiple of updates.epochs x updates.minibatches = {self.updates.per_rollout}"
+                ", the optimiser steps of one rollout; make it one"
+            )
+        if self.updates.minibatches > self.prompts.per_step and self.updates.split == "groups":
+            raise ValueError(
+                f"updates.minibatches = {self.updates.minibatches} is more than the {self.prompts.per_step} groups of a "
+                'rollout; raise prompts.per_step, or set updates.split = "completions"'
             )
         return self
 

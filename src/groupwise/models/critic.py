@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from groupwise.errors import ModelError
@@ -20,18 +19,8 @@ from groupwise.models.forward import hidden_states
 from groupwise.models.loading import LoadedModel
 from groupwise.models.quiet import quiet
 from groupwise.packing import predictors
-from groupwise.settings import Settings
+from groupwise.models.settings import CriticSettings
 from groupwise.types import Batch
-
-
-class CriticSettings(Settings):
-    """The critic, for algorithms that need one."""
-
-    start: str = "policy"
-    """`policy`: a copy of the policy's weights; `fresh`: its architecture with random weights; or a folder or hub name
-    of a sequence classification model with one label, a reward model for instance."""
-    learning_rate: float = Field(default=1e-5, gt=0)
-    """Of the critic's own AdamW, whose other settings are the policy's."""
 
 
 class Critic(nn.Module):
@@ -84,6 +73,17 @@ class Critic(nn.Module):
         where = batch.loss_mask.nonzero()[:, 0]
         values = self.head(hidden.index_select(0, predictors(batch)[where]).float())[:, 0]
         return values.new_zeros(batch.token_ids.numel()).index_put((where,), values)
+
+    def final_values(self, batch: Batch) -> Tensor:
+        """[N] values after the last token of each completion; 0 for an empty one."""
+        hidden = hidden_states(self.backbone, batch.token_ids, batch.positions, Packed.of(batch), self.compute_dtype)
+        last = torch.tensor([end - 1 for _, end in batch.completion_spans], device=hidden.device)
+        empty = torch.tensor([end == start for start, end in batch.completion_spans], device=hidden.device)
+        return torch.where(empty, 0.0, self.head(hidden.index_select(0, last.clamp(min=0)).float())[:, 0])
+
+    def trainable(self) -> list[nn.Parameter]:
+        """What its optimiser moves: all weights, or with adapters those and the last layer."""
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def save(self, path: Path) -> None:
         """Write all weights to a safetensors file."""

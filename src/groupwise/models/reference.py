@@ -46,6 +46,12 @@ class Reference:
             parameter.data = values[name]
         torch.clear_autocast_cache()  # it would go on serving the other policy's weights in bfloat16
 
+    @torch.no_grad()
+    def refresh(self, mixing: float) -> None:
+        """reference <- mixing * policy + (1 - mixing) * reference; 1 is a copy."""
+        for name, parameter in trainable_parameters(self._loaded).items():
+            self._frozen[name].lerp_(parameter.detach(), mixing)
+
     def save(self, path: Path) -> None:
         """Write the frozen parameters to a safetensors file."""
         from safetensors.torch import save_file

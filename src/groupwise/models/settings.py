@@ -39,3 +39,13 @@ class ModelSettings(Settings):
     gradient_checkpointing: bool = False
     """Compute each layer again in the backward pass instead of keeping its activations: less memory, more
     time."""
+
+
+class CriticSettings(Settings):
+    """The critic, for algorithms that need one."""
+
+    start: str = "policy"
+    """`policy`: a copy of the policy's weights; `fresh`: its architecture with random weights; or a folder or hub name
+    of a sequence classification model with one label, a reward model for instance."""
+    learning_rate: float = Field(default=1e-5, gt=0)
+    """Of the critic's own AdamW, whose other settings are the policy's."""

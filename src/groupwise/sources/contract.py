@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from groupwise.types import Group
 
@@ -24,6 +24,24 @@ class Gathered:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall-clock seconds by phase: `rollout`, `reward`."""
     tokens_sampled: int = 0
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    """Groups that are recorded but not trained on: group id -> why."""
+    rounds: int = 1
+    """Rounds of sampling that it took."""
+
+
+class Refill(Protocol):
+    """Whether a scored group is worth keeping, and how long to go on sampling for more; an algorithm's settings."""
+
+    def refuses(self, group: Group) -> str | None:
+        """None, or why the group gives no signal."""
+
+    def decide(self, kept: int, wanted: int, rounds: int) -> Literal["sample", "train", "skip", "stop"]:
+        """What to do with so many kept groups after so many rounds."""
+
+    @property
+    def surplus(self) -> Literal["discard", "carry"]:
+        """What becomes of kept groups beyond those asked for."""
 
 
 class Source(Protocol):

@@ -1,4 +1,5 @@
-"""Groups of one completion each, written by somebody else: the source of SFT."""
+"""Groups of completions that were written by somebody else: one demonstration (SFT), or a chosen and a rejected one
+(DPO)."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from groupwise.types import Completion, Group, Prompt, Segment
 
 
 class Demonstrations:
-    """Prompts with the token ids of their demonstrated completions, stop token included."""
+    """Prompts with the token ids of their completions, stop tokens included."""
 
-    def __init__(self, prompts: Sequence[Prompt], completions: Sequence[tuple[int, ...]], cursor: Cursor) -> None:
+    def __init__(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[tuple[int, ...]]], cursor: Cursor
+    ) -> None:
         assert len(prompts) == len(completions)
         self.prompts, self.completions, self.cursor = prompts, completions, cursor
 
@@ -21,8 +24,8 @@ class Demonstrations:
         groups = []
         for index, visit in self.cursor.take(prompts):
             prompt = self.prompts[index]
-            completion = Completion((Segment(self.completions[index], None),), "stop")
-            groups.append(Group(f"{prompt.id}#{visit}", prompt, (completion,), (None,)))
+            written = tuple(Completion((Segment(tokens, None),), "stop") for tokens in self.completions[index])
+            groups.append(Group(f"{prompt.id}#{visit}", prompt, written, (None,) * len(written)))
         return Gathered(groups)
 
     def state(self) -> dict[str, Any]:

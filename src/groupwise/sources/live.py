@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from groupwise.errors import TrainingError
 from groupwise.engines.contract import Engine, Request, SamplingParams
 from groupwise.rewards.contract import Reward
 from groupwise.rewards.records import record_for
-from groupwise.sources.contract import Gathered
+from groupwise.sources.contract import Gathered, Refill
 from groupwise.sources.cursor import Cursor
 from groupwise.types import Completion, DrawKey, Group, Prompt
 
@@ -74,16 +76,65 @@ class Sampler:
 
 
 class Live:
-    """The source of on-policy groups: the cursor's next prompts, sampled and scored."""
+    """The source of on-policy groups: the cursor's next prompts, sampled and scored.
 
-    def __init__(self, prompts: Sequence[Prompt], cursor: Cursor, sampler: Sampler) -> None:
-        self.prompts, self.cursor, self.sampler = prompts, cursor, sampler
+    With a `refill` (dynamic sampling) it samples further prompts, round after round, until enough groups are kept.
+    """
+
+    def __init__(
+        self, prompts: Sequence[Prompt], cursor: Cursor, sampler: Sampler, refill: Refill | None = None
+    ) -> None:
+        self.prompts, self.cursor, self.sampler, self.refill = prompts, cursor, sampler, refill
+        self.carried: list[Group] = []
 
     def groups(self, prompts: int) -> Gathered:
+        """The groups of the next prompts. Raises `TrainingError` where the refill says to stop."""
+        if self.refill is None:
+            return self._sample(prompts)
+        rounds = [self._sample(prompts)]
+        carried = self._still_on_policy(rounds[0].groups)
+        while True:
+            groups = [*carried, *(group for gathered in rounds for group in gathered.groups)]
+            dropped = {group.id: reason for group in groups if (reason := self.refill.refuses(group)) is not None}
+            kept = [group for group in groups if group.id not in dropped]
+            decision = self.refill.decide(len(kept), prompts, len(rounds))
+            if decision != "sample":
+                break
+            rounds.append(self._sample(prompts))
+        if decision == "stop":
+            raise TrainingError(
+                f"no learnable prompts: after {len(rounds)} rounds of sampling {len(kept)} of {prompts} groups give signal "
+                f"({_tally(dropped.values())})",
+                fix="give easier or harder prompts, or set dynamic_sampling.on_exhausted",
+            )
+        if self.refill.surplus == "carry":
+            self.carried = kept[prompts:]
+        surplus = {group.id: "more groups than the step needs" for group in kept[prompts:]}
+        if decision == "skip":
+            surplus = {group.id: "too few groups give signal" for group in kept}
+        return Gathered(
+            groups,
+            {phase: sum(gathered.seconds[phase] for gathered in rounds) for phase in rounds[0].seconds},
+            sum(gathered.tokens_sampled for gathered in rounds),
+            dropped | surplus,
+            len(rounds),
+        )
+
+    def _sample(self, prompts: int) -> Gathered:
         return self.sampler.gather([(self.prompts[index], visit) for index, visit in self.cursor.take(prompts)])
+
+    def _still_on_policy(self, fresh: Sequence[Group]) -> list[Group]:
+        """The groups carried over from the step before, if the policy is still the one that drew them."""
+        carried, self.carried = self.carried, []
+        version = fresh[0].completions[0].segments[-1].version
+        return [group for group in carried if group.completions[0].segments[-1].version == version]
 
     def state(self) -> dict[str, Any]:
         return self.cursor.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.cursor.restore(state)
+
+
+def _tally(reasons: Iterable[str]) -> str:
+    return ", ".join(f"{count} x {reason}" for reason, count in Counter(reasons).most_common())

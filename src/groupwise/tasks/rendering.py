@@ -72,9 +72,12 @@ def render_all(
     return [prompt for prompt in prompts if len(prompt.token_ids) <= limit], [f"{told}; dropped"]
 
 
-def demonstration_tokens(row: Row, tokenizer: Any, chat: ChatSettings = PLAIN) -> tuple[int, ...]:
-    """The tokens of the row's `completion`, to stand after its prompt's tokens, with the token that ends an
-    answer.
+def demonstration_tokens(
+    row: Row, tokenizer: Any, chat: ChatSettings = PLAIN, *, column: str = "completion"
+) -> tuple[int, ...]:
+    """The tokens of a written completion, to stand after its prompt's tokens, with the token that ends an answer.
+
+    It stands in `column` as text, or as a chat whose last message is the assistant's.
 
     The completion is tokenised on its own, without special tokens, so the prompt's tokens are those that
     sampling sees. After a chat it ends with the token by which the template ends the assistant's turn, else
@@ -82,12 +85,14 @@ def demonstration_tokens(row: Row, tokenizer: Any, chat: ChatSettings = PLAIN) -
     is no such token.
     """
     identity = row.get("id") or content_id(row)
-    completion = row.get("completion")
+    completion = row.get(column)
+    if isinstance(completion, list | tuple) and completion and isinstance(completion[-1], Mapping):
+        completion = completion[-1].get("content") if completion[-1].get("role") == "assistant" else None
     if not isinstance(completion, str):
-        told = "no `completion`" if completion is None else f"a `completion` that is a {type(completion).__name__}"
+        told = f"no `{column}`" if completion is None else f"a `{column}` that is a {type(completion).__name__}"
         raise DataError(
             f"row {identity!r} has {told}",
-            fix='a demonstration is text: columns = { completion = "..." } names its column',
+            fix=f'a written completion is text: columns = {{ {column} = "..." }} names its column',
         )
     is_chat = row.get("messages") is not None or chat.wrap_prompts
     stop = end_of_turn(tokenizer, chat) if is_chat else tokenizer.eos_token_id

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from groupwise.types import Completion, Group, Score
+from groupwise.types import Completion, Group, Prompt, Score, Segment
 
 SCHEMA = pa.schema(
     [
@@ -46,7 +46,7 @@ def file_of(folder: Path, step: int) -> Path:
 
 
 def write(
-    folder: Path,
+    path: Path,
     step: int,
     stage: str,
     groups: Sequence[Group],
@@ -54,7 +54,7 @@ def write(
     advantages: Mapping[str, Sequence[Sequence[float]]],
     dropped: Mapping[str, str],
 ) -> None:
-    """Write one step's file, complete or not at all.
+    """Write one file, complete or not at all.
 
     texts: the decoded completions, per group; advantages: per kept group id, per completion, per token; dropped: why
     a group was dropped, by its id.
@@ -64,7 +64,6 @@ def write(
         for group, group_texts in zip(groups, texts, strict=True)
         for sample, text in enumerate(group_texts)
     ]
-    path = file_of(folder, step)
     aside = path.with_name(f".{path.name}.new")
     parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), aside, compression="zstd")
     aside.replace(path)
@@ -114,3 +113,27 @@ def _row(
         "kept": dropped is None,
         "dropped_because": dropped,
     }
+
+
+def read_groups(path: Path) -> list[Group]:
+    """The groups of a file, as they were written, without the texts that were made of them."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in parquet.read_table(path).to_pylist():
+        groups.setdefault(row["group_id"], []).append(row)
+    return [_group(group_id, rows) for group_id, rows in groups.items()]
+
+
+def _group(group_id: str, rows: Sequence[Mapping[str, Any]]) -> Group:
+    first = rows[0]
+    prompt = Prompt(
+        first["prompt_id"], tuple(first["prompt_token_ids"]), first["prompt"], None, json.loads(first["columns"])
+    )
+    completions, scores = [], []
+    for row in rows:
+        drawn = row["sampler_log_probs"]
+        segment = Segment(
+            tuple(row["token_ids"]), None if drawn is None else tuple(drawn), version=row["policy_version"]
+        )
+        completions.append(Completion((segment,), row["finish_reason"]))
+        scores.append(Score(row["reward"], row["correct"], row["reason"], json.loads(row["parts"])))
+    return Group(group_id, prompt, tuple(completions), tuple(scores))

@@ -39,7 +39,7 @@ from groupwise.training import checkpoint, environment
 from groupwise.training.banner import banner
 from groupwise.training.preparation import Prepared, prepare
 from groupwise.training.progress import Progress
-from groupwise.training.trainer import Trainer, stage_ends
+from groupwise.training.trainer import Trainer
 
 RewardFunction = Callable[..., Any]
 
@@ -108,7 +108,7 @@ def resume(
         step, weights = newest or (0, None)
         _forget_after(folder, step)
         shown.say(f"resumed from step {step}")
-        if step == stored.run.total_steps():
+        if weights is not None and read_progress(weights).stage == len(stored.run.stages):
             shown.say(f"nothing is left to do: all {step} steps are done")
             return Result(folder.path, True, step, summarise(folder))
         task = None if prompts is None else InMemory(prompts, test_prompts)
@@ -117,6 +117,11 @@ def resume(
             policy = Policy.of(load_model(stored.run.model, seed=stored.run.seed, weights=begun, say=shown.say))
             environment.compare(recorded, environment.describe(policy), shown.say)
             return _run(Trainer(stored.run, prepared, policy, folder, shown, weights), folder)
+
+
+def read_progress(weights: Path) -> Progress:
+    """How far the run was when this checkpoint was written."""
+    return Progress.from_json(json.loads((weights / "trainer.json").read_text("utf-8"))["progress"])
 
 
 def default_folder(name: str) -> Path:
@@ -131,12 +136,12 @@ def stage_start(run: Run, folder: RunFolder, weights: Path | None) -> Path | Non
     """
     if weights is None:
         return None
-    progress = Progress.from_json(json.loads((weights / "trainer.json").read_text("utf-8"))["progress"])
+    progress = read_progress(weights)
     if progress.stage_step == 0 or not run.stages[progress.stage].algorithm.needs.reference:
         return weights
     if progress.stage == 0:
         return None
-    begun = folder.checkpoints / f"step-{stage_ends(run)[progress.stage - 1]}"
+    begun = folder.checkpoints / f"step-{progress.ends[-1]}"
     if (fault := checkpoint.damage(begun)) is not None:
         raise RunFolderError(
             f"the reference of this stage is the policy it began with, and {begun} can't be used: {fault}",

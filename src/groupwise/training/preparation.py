@@ -27,8 +27,9 @@ class Prepared:
 
     settings: Stage
     prompts: Sequence[Prompt]
-    demonstrations: Sequence[tuple[int, ...]]
-    """Token ids of the demonstrated completion of each prompt; empty where the algorithm samples."""
+    demonstrations: Sequence[Sequence[tuple[int, ...]]]
+    """Token ids of the written completions of each prompt: one, or a chosen and a rejected one; empty where the
+    algorithm samples."""
     test_prompts: Sequence[Prompt]
     reward: Combined | None
     notes: Sequence[str]
@@ -79,12 +80,17 @@ def _render(
 
 def _demonstrate(
     rows: Sequence[Row], prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, stage: Stage
-) -> list[tuple[int, ...]]:
-    """The demonstrated completion of each prompt, where the algorithm learns from them."""
-    if stage.algorithm.needs.source != "demonstrations":
+) -> list[list[tuple[int, ...]]]:
+    """The written completions of each prompt, where the algorithm learns from them."""
+    columns = {"prompts": [], "demonstrations": ["completion"], "pairs": ["chosen", "rejected"]}
+    names = columns[stage.algorithm.needs.source]
+    if not names:
         return []
     row_of = {row["id"]: row for row in rows}
-    return [demonstration_tokens(row_of[prompt.id], tokenizer, stage.prompts.chat) for prompt in prompts]
+    chat = stage.prompts.chat
+    return [
+        [demonstration_tokens(row_of[prompt.id], tokenizer, chat, column=name) for name in names] for prompt in prompts
+    ]
 
 
 def _reward(stage: Stage, task: Task, functions: Sequence[Callable[..., Any]]) -> Combined | None:

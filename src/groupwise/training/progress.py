@@ -1,8 +1,8 @@
-"""How far a run is: what a checkpoint must know beside weights, optimiser and data cursor."""
+"""How far a run is: what a checkpoint must know beside weights, optimisers and data cursor."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -13,6 +13,7 @@ class Progress:
     step: int = 0
     """Optimiser steps tried, over all stages."""
     stage: int = 0
+    """0-based index of the stage in hand; the number of stages when the run is done."""
     stage_step: int = 0
     """Steps done in this stage."""
     updates: int = 0
@@ -23,12 +24,19 @@ class Progress:
     """Steps skipped for numbers that weren't finite."""
     bad_in_a_row: int = 0
     """Steps since the last one that went as it should."""
+    ends: list[int] = field(default_factory=list)
+    """The steps at which the stages that are done ended."""
+
+    def end_stage(self) -> None:
+        """Go on to the next stage."""
+        self.ends.append(self.step)
+        self.stage, self.stage_step = self.stage + 1, 0
 
     def to_json(self) -> dict[str, Any]:
-        """The counters by name."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        """The counters as JSON values."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Progress:
-        """The progress that `to_json` wrote."""
+        """The counters of a checkpoint."""
         return cls(**state)

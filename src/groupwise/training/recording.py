@@ -1,0 +1,149 @@
+"""What is written down of a run: one row of metrics per optimiser step, and every completion."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from groupwise.algorithms.contract import Algorithm
+from groupwise.core.advantages import degenerate_groups
+from groupwise.models.policy import Policy
+from groupwise.sources.contract import Gathered
+from groupwise.telemetry import ledger, metrics
+from groupwise.telemetry.display import Display
+from groupwise.telemetry.run_folder import RunFolder
+from groupwise.training.progress import Progress
+from groupwise.training.update import Outcome
+from groupwise.types import Batch, Group
+
+ALWAYS = ("entropy", "kl_k1", "kl_k3", "clip_fraction_low", "clip_fraction_high", "ratio_max", "sampler_gap_max")
+"""Metrics of the update that stand in every row, null where they have no meaning."""
+
+
+class Recorder:
+    """Writes the rows of one run folder."""
+
+    def __init__(self, folder: RunFolder, policy: Policy, display: Display, total_steps: int) -> None:
+        self.folder, self.policy, self.display, self.total_steps = folder, policy, display, total_steps
+        self.evaluations = [row for row in metrics.read(folder.metrics) if "eval" in row]
+
+    def rollout(
+        self, step: int, stage: str, groups: Sequence[Group], batch: Batch, dropped: Mapping[str, str]
+    ) -> None:
+        """Every completion of a rollout, under the first optimiser step that it feeds."""
+        self.completions(ledger.file_of(self.folder.rollouts, step), step, stage, groups, batch, dropped)
+
+    def samples(self, file: Path, stage: str, groups: Sequence[Group]) -> None:
+        """What a stage sampled once, to train on and to look at."""
+        file.parent.mkdir(exist_ok=True)
+        self.completions(file, 0, stage, groups, None, {})
+
+    def step(
+        self, progress: Progress, stage: str, outcome: Outcome, rollout: Mapping[str, Any], watch: Watch
+    ) -> dict[str, Any]:
+        """One row of metrics; `rollout` holds the numbers of the rollout that the step began, or nulls."""
+        row: dict[str, Any] = {"step": progress.step, "stage": stage, "status": outcome.status}
+        row |= rollout
+        row |= dict.fromkeys(ALWAYS) | dict(outcome.metrics)
+        row |= {
+            "loss": outcome.loss,
+            "grad_norm": outcome.grad_norm,
+            "learning_rate": outcome.learning_rate,
+            "tokens_trained": outcome.tokens_trained,
+            "steps_no_signal": progress.no_signal,
+            "steps_skipped": progress.skipped,
+        }
+        row |= watch.totals()
+        metrics.append(self.folder.metrics, row)
+        self.display.step(row, self.total_steps)
+        return row
+
+    def evaluation(self, step: int, stage: str, groups: Sequence[Group], result: Mapping[str, Any]) -> None:
+        """A row of its own, and the completions that it is about."""
+        self.completions(ledger.file_of(self.folder.evaluations, step), step, stage, groups, None, {})
+        row = {"step": step, "stage": stage, "eval": result}
+        self.evaluations.append(row)
+        metrics.append(self.folder.metrics, row)
+        self.display.evaluation(row)
+
+    def best_step(self) -> int | None:
+        """The step, after training began, whose evaluation had the highest reward; see `metrics.best_step`."""
+        return metrics.best_step(self.evaluations)
+
+    def completions(
+        self,
+        file: Path,
+        step: int,
+        stage: str,
+        groups: Sequence[Group],
+        batch: Batch | None,
+        dropped: Mapping[str, str],
+    ) -> None:
+        """Every completion of these groups, with its advantages where a batch has them."""
+        decode = self.policy.tokenizer.decode
+        texts = [[decode(completion.token_ids) for completion in group.completions] for group in groups]
+        advantages: dict[str, list[list[float]]] = {}
+        if batch is not None and batch.advantages is not None:
+            values = batch.advantages.tolist()
+            for number, (start, end) in zip(batch.group_index.tolist(), batch.completion_spans, strict=True):
+                advantages.setdefault(batch.group_ids[number], []).append(values[start:end])
+        ledger.write(file, step, stage, groups, texts, advantages, dropped)
+
+
+def rollout_metrics(
+    algorithm: Algorithm, gathered: Gathered, batch: Batch, dropped: Mapping[str, str]
+) -> dict[str, Any]:
+    """The numbers of one rollout step."""
+    groups = gathered.groups
+    return {
+        **metrics.score_metrics(groups),
+        **metrics.completion_metrics(groups),
+        "frac_degenerate_groups": _degenerate_share(algorithm, batch),
+        "frac_dropped_groups": len(dropped) / len(groups) if groups else None,
+        "tokens_sampled": gathered.tokens_sampled,
+    }
+
+
+def no_rollout(rollout: Mapping[str, Any]) -> dict[str, Any]:
+    """The same names for a step that trains on a rollout whose numbers stand in an earlier row."""
+    return dict.fromkeys(rollout) | {"reward_parts": {}, "tokens_sampled": 0}
+
+
+class Watch:
+    """Seconds of a step by phase, its CPU seconds, and the process's peak memory so far."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.perf_counter()
+        self.cpu = time.process_time()
+        self.seconds = {"rollout": 0.0, "reward": 0.0, "update": 0.0}
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Take over what a phase measured itself."""
+        self.seconds |= seconds
+        self.last = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """Count the seconds since the last call to a phase."""
+        now = time.perf_counter()
+        self.seconds[phase] += now - self.last
+        self.last = now
+
+    def totals(self) -> dict[str, Any]:
+        """`seconds`, `cpu_seconds`, `peak_rss_mb`."""
+        other = time.perf_counter() - self.start - sum(self.seconds.values())
+        return {
+            "seconds": self.seconds | {"other": other},
+            "cpu_seconds": time.process_time() - self.cpu,
+            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+
+
+def _degenerate_share(algorithm: Algorithm, batch: Batch) -> float | None:
+    """The share of groups whose rewards are tied; None where there are no rewards."""
+    if not algorithm.needs.rewards or not batch.group_ids:
+        return None
+    flags = degenerate_groups(batch.rewards, batch.group_index, len(batch.group_ids))
+    return float(flags.double().mean())
