@@ -67,6 +67,8 @@ def test_order_changes_nothing(rewards, data):
 @given(rewards=REWARDS)
 def test_advantages_sum_to_zero_and_are_bounded(rewards):
     for std in STD_PRESETS.values():
+        if std.kind == "leave-one-out":  # every completion has a divisor of its own
+            continue
         for options in (
             {},
             {"scale": "batch"},

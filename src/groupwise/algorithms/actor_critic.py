@@ -87,7 +87,8 @@ class ActorCritic(PolicyGradient):
 
     def raw_advantages(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Advantages and returns [T] of a masked batch, float64."""
-        assert batch.values is not None, "an actor-critic needs values"
+        values = batch.values
+        assert values is not None, "an actor-critic needs values"
         final = None
         if self.terminal_value == "bootstrap":
             assert batch.final_values is not None, "terminal_value 'bootstrap' needs final values"
@@ -96,11 +97,11 @@ class ActorCritic(PolicyGradient):
         rewards = token_rewards(batch, scores, self.beta if self.kl_in_reward else 0.0, self.kl_estimator)
 
         def advantages(lam: float | Tensor) -> Tensor:
-            return gae(rewards, batch.values, batch, gamma=self.gamma, lam=lam, final_values=final)
+            return gae(rewards, values, batch, gamma=self.gamma, lam=lam, final_values=final)
 
         policy = advantages(self.trace(batch))
         target = policy if self.critic_lam is None else advantages(self.critic_lam)
-        return policy, target + where_mask(batch.values.detach(), batch, "values").double()
+        return policy, target + where_mask(values.detach(), batch, "values").double()
 
     def credit(self, batch: Batch, reduce: Reduce = identity) -> Batch:
         """Whitened advantages and the critic's targets, per token."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
 import torch
-from pydantic import NonNegativeFloat
+from pydantic import NonNegativeFloat, model_validator
 from torch import Tensor
 
 from groupwise.algorithms.contract import Needs
@@ -42,6 +43,12 @@ class GroupRelative(PolicyGradient):
     overlong_filter_stats: bool = False
     """Take truncated completions out of the group's statistics as well as the loss."""
 
+    @model_validator(mode="after")
+    def _std_fits(self) -> Self:
+        if self.std.kind == "leave-one-out" and self.scale == "batch":
+            raise ValueError("a leave-one-out std is that of a group; use scale 'group', or another std")
+        return self
+
     @property
     def needs(self) -> Needs:
         """Groups of two or more, and the reference only where it is used."""
@@ -69,7 +76,7 @@ class GroupRelative(PolicyGradient):
         return mask_completions(batch, ~truncated_completions(batch)) if self.overlong_filter_stats else batch
 
     def compared(self, batch: Batch) -> Tensor:
-        """[N] what is compared within a group, NaN where left out: scores, less the KL where it stands in the reward."""
+        """[N] what is compared within a group, NaN where left out: scores, less the KL that stands in the reward."""
         rewards = self.scores(batch)
         if self.kl_in_reward:
             scored = mask_completions(batch, ~batch.rewards.isnan())

@@ -107,7 +107,7 @@ class PolicyGradient(AlgorithmSettings):
     @property
     def reads(self) -> Reads:
         """By the settings; most compare with the old policy."""
-        reads = Reads().also({"rewards"}, {"old_log_probs"})
+        reads = Reads().also({"rewards"}, {"advantages", "old_log_probs"})
         if self.overlong_filter:
             reads = reads.also({"truncated"}, {"truncated"})
         if self.correction is not None:

@@ -96,15 +96,17 @@ class RFT(RightAnswers):
     needs: ClassVar[Needs] = Needs("prompts", rewards=True, sampling="once", verdicts=True)
 
     def keep(self, group: Group) -> str | None:
-        """Drop groups without a right completion."""
+        """Drop groups without a right completion, where the mean is over right ones."""
         reason = super().keep(group)
-        if reason is None and not right_completions(group, accept_truncated=self.accept_truncated):
+        if reason is None and self.denominator == "kept" and not self._right(group):
             return "no completion is right"
         return reason
 
     def select(self, group: Group) -> Group:
-        """The right completions that are trained on."""
-        right = right_completions(
+        """The right completions that are trained on; all, where the mean is over all."""
+        return take_completions(group, self._right(group)) if self.denominator == "kept" else group
+
+    def _right(self, group: Group) -> list[int]:
+        return right_completions(
             group, accept_truncated=self.accept_truncated, deduplicate=self.deduplicate, limit=self.max_per_prompt
         )
-        return take_completions(group, right)

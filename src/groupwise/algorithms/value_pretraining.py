@@ -17,6 +17,7 @@ from torch import Tensor
 
 from groupwise.algorithms.actor_critic import ActorCritic
 from groupwise.algorithms.contract import Loss, Needs
+from groupwise.algorithms.parts import Reads
 from groupwise.core.masks import PolicyInputs
 from groupwise.core.surrogates import Surrogate, likelihood
 from groupwise.types import Batch
@@ -39,6 +40,12 @@ class ValuePretraining(ActorCritic):
     def needs(self) -> Needs:
         """A critic, and a policy that isn't trained."""
         return replace(super().needs, policy=False, until=("explained_variance", self.explained_variance))
+
+    @property
+    def reads(self) -> Reads:
+        """Nothing of the policy."""
+        reads = super().reads
+        return Reads(reads.credit, reads.loss - {"advantages", "old_log_probs"})
 
     def surrogate(self, inputs: PolicyInputs) -> Surrogate:
         """Nothing."""

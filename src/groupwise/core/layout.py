@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 import torch
@@ -19,9 +21,22 @@ def identity(tensor: Tensor) -> Tensor:
     return tensor
 
 
+_PRECISION: ContextVar[torch.dtype] = ContextVar("_PRECISION", default=torch.float32)
+
+
+@contextmanager
+def precision(dtype: torch.dtype) -> Iterator[None]:
+    """Inside, advantages and weights have at least this type."""
+    token = _PRECISION.set(dtype)
+    try:
+        yield
+    finally:
+        _PRECISION.reset(token)
+
+
 def working_dtype() -> torch.dtype:
-    """The type of advantages and weights: torch's default, float32 unless somebody asked torch for more."""
-    return torch.promote_types(torch.get_default_dtype(), torch.float32)
+    """The type of advantages and weights: torch's default, float32 unless somebody asked for more."""
+    return torch.promote_types(torch.promote_types(torch.get_default_dtype(), torch.float32), _PRECISION.get())
 
 
 def per_token(values: Tensor, batch: Batch) -> Tensor:

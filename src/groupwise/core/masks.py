@@ -87,6 +87,9 @@ def policy_inputs(
     if on_nonfinite == "drop":
         batch, more = drop_nonfinite(batch, log_probs, batch.old_log_probs, batch.ref_log_probs)
         dropped += more
+    drawn = (
+        where_mask(batch.sampler_log_probs.detach(), batch) if sampler and batch.sampler_log_probs is not None else None
+    )
     log_probs = where_mask(log_probs, batch)
     old, ref = batch.old_log_probs, batch.ref_log_probs
     return PolicyInputs(
@@ -96,5 +99,5 @@ def policy_inputs(
         ref_log_probs=None if ref is None else where_mask(ref.detach(), batch, "ref_log_probs"),
         advantages=where_mask(advantages.detach().to(working_dtype()), batch, "advantages"),
         dropped=dropped,
-        sampler_log_probs=where_mask(batch.sampler_log_probs.detach(), batch) if sampler else None,
+        sampler_log_probs=drawn,
     )

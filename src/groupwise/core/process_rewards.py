@@ -57,10 +57,10 @@ def scored_steps(batch: Batch, *, outcome_as_step: bool = False) -> Steps:
     for owner, (start, end) in enumerate(batch.completion_spans):
         rewards, ends = batch.step_rewards[owner] or (), batch.step_ends[owner] or ()
         _check(rewards, ends, end - start, owner)
-        found += [
-            (float(reward), owner, start + place) for reward, place in zip(rewards, ends, strict=True) if _known(reward)
-        ]
-        if outcome_as_step and end > start and _known(outcomes[owner]):
+        for reward, place in zip(rewards, ends, strict=True):
+            if reward is not None and reward == reward:
+                found.append((float(reward), owner, start + place))
+        if outcome_as_step and end > start and outcomes[owner] == outcomes[owner]:
             found.append((outcomes[owner], owner, end - 1))
     device = batch.rewards.device
     return Steps(
@@ -135,7 +135,3 @@ def _check(rewards: tuple[float | None, ...], ends: tuple[int, ...], length: int
             f"completion {owner} has {length} tokens and steps that end at {list(ends)}",
             fix="count step ends from 0 within the completion",
         )
-
-
-def _known(reward: float | None) -> bool:
-    return reward is not None and reward == reward

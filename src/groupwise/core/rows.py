@@ -105,6 +105,10 @@ def floats(values: Any) -> Tensor:
     """Tensors as they are, arrays and lists as float64 with None for NaN."""
     if isinstance(values, Tensor):
         return values
-    if isinstance(values, Sequence):
-        values = [torch.nan if value is None else value for value in values]
-    return torch.as_tensor(values, dtype=torch.float64)
+    return torch.as_tensor(_without_none(values), dtype=torch.float64)
+
+
+def _without_none(values: Any) -> Any:
+    if isinstance(values, (list, tuple)):
+        return [_without_none(value) for value in values]
+    return torch.nan if values is None else values

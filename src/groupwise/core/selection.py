@@ -59,7 +59,7 @@ def preference_pairs(group: Group, limit: int = 1) -> list[Group]:
     ]
     best = sorted((item for item in scored if item[2] is True), key=lambda item: (-item[0], item[1]))
     worst = sorted((item for item in scored if item[2] is False), key=lambda item: (item[0], item[1]))
-    pairs = []
+    pairs: list[Group] = []
     for (high, chosen, _), (low, rejected, _) in zip(best, worst, strict=False):
         if high > low and answer_ids(group.completions[chosen]) != answer_ids(group.completions[rejected]):
             pairs.append(replace(take_completions(group, (chosen, rejected)), id=f"{group.id}/{len(pairs)}"))
