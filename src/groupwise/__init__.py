@@ -10,7 +10,7 @@ if "torch" not in sys.modules:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
-    from groupwise.evaluate import Evaluation, evaluate
+    from groupwise.evaluation import Evaluation, evaluate
     from groupwise.rewards.contract import group_reward
     from groupwise.run_file import load_run
     from groupwise.training.api import Result, resume, train
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "train": "groupwise.training.api",
     "resume": "groupwise.training.api",
-    "Evaluation": "groupwise.evaluate",
-    "evaluate": "groupwise.evaluate",
+    "Evaluation": "groupwise.evaluation",
+    "evaluate": "groupwise.evaluation",
     "Result": "groupwise.training.api",
     "load_run": "groupwise.run_file",
     "group_reward": "groupwise.rewards.contract",

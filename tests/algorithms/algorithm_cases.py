@@ -77,10 +77,16 @@ def f1(**changes: Any) -> Step:
     return replace(step, **changes)
 
 
+def f1_arrays() -> dict[str, Any]:
+    """Log-probs and mask of the same, as `groupwise.evaluate` takes them."""
+    names = {"log_probs": "logp", "old_log_probs": "old_logp", "ref_log_probs": "ref_logp", "completion_mask": "mask"}
+    return {name: F1[key] for name, key in names.items()}
+
+
 def prepare(algorithm: Any, step: Step, reduce=identity):
     """The batch with advantages (credited, unless the step brings its own) and weights."""
     batch = step.batch() if step.advantages is not None else algorithm.credit(step.batch(), reduce)
-    return replace(batch, token_weights=algorithm.weigh(batch, reduce))
+    return algorithm.weigh(batch, reduce)
 
 
 def run_parts(algorithm: Any, step: Step, parts: list[list[int]]) -> tuple[Tensor, Tensor]:

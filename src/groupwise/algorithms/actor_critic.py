@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from groupwise.algorithms.contract import Loss, Needs
-from groupwise.algorithms.parts import Reads
+from groupwise.algorithms.parts import Bound, Reads
 from groupwise.algorithms.policy_gradient import PolicyGradient
 from groupwise.core.advantages import NamedStdSpec
 from groupwise.core.gae import gae
@@ -54,8 +54,8 @@ class ActorCritic(PolicyGradient):
     """Whiten advantages over all tokens of the rollout step."""
     whiten_std: NamedStdSpec = WHITENING_STD
     """The standard deviation of whitening: a table, or the name of one."""
-    value_clip: PositiveFloat | None = 0.2
-    """How far a value may move from the old one before its loss gives no more gradient; None: no limit."""
+    value_clip: Bound = 0.2
+    """How far a value may move from the old one before its loss gives no more gradient; 0: no limit."""
     value_coefficient: NonNegativeFloat = 1.0
     """Weight of the critic's loss; 1 suits an optimiser of its own, 0.1 a shared trunk."""
 
@@ -69,9 +69,9 @@ class ActorCritic(PolicyGradient):
             old_log_probs=self.kl_in_reward,
             critic=True,
             final_values=self.terminal_value == "bootstrap",
-            verdicts=self.dynamic_sampling is not None and self.dynamic_sampling.metric == "correct",
+            verdicts=self.refill is not None and self.refill.metric == "correct",
             couples_groups=self.aggregation == "group-token-mean",
-            dynamic_sampling=self.dynamic_sampling,
+            dynamic_sampling=self.refill,
             reference_refresh=self.reference_refresh,
         )
 
@@ -130,7 +130,7 @@ class ActorCritic(PolicyGradient):
             return None
         assert batch.values is not None and batch.value_weights is not None, "values and weights come before the loss"
         values, old = where_mask(values, batch, "values"), where_mask(batch.values.detach(), batch, "values")
-        losses = value_loss(values, old, where_mask(batch.returns.detach(), batch, "returns"), self.value_clip)
+        losses = value_loss(values, old, where_mask(batch.returns.detach(), batch, "returns"), self.value_clip or None)
         return self.value_coefficient * torch.where(batch.loss_mask, batch.value_weights * losses, 0.0).sum()
 
     def diagnose(self, batch: Batch, reduce: Reduce = identity) -> dict[str, Metric]:
@@ -150,11 +150,11 @@ class ActorCritic(PolicyGradient):
         """Advantages and targets with these settings, in plain text."""
         kind = f"whitened over the step ({self.whiten_std.kind} std)" if self.whiten else "not whitened"
         after = "0" if self.terminal_value == "zero" else "V where truncated, else 0"
+        squares = f"½ max((V − R)², (clip(V, V_old ± {self.value_clip:g}) − R)²)" if self.value_clip else "½ (V − R)²"
         target = self.describe_trace() if self.critic_lam is None else f"{self.critic_lam:g}"
         return [
             f"A_t = GAE of the reward on the last token, γ = {self.gamma:g}, λ = {self.describe_trace()}, {kind}",
-            f"critic: ½ max((V − R)², (clip(V) − R)²) with clip {self.value_clip}, R = GAE with λ = {target} + V; "
-            f"after the last token: {after}",
+            f"critic: {squares}, R = GAE with λ = {target} + V; after the last token: {after}",
         ]
 
     def describe_trace(self) -> str:

@@ -55,6 +55,10 @@ class AlgorithmSettings(Settings):
         """Nothing."""
         return {}
 
+    def with_budget(self, max_tokens: int) -> Self:
+        """The same."""
+        return self
+
     def advance(self, metrics: Mapping[str, float | None], completions: int) -> Self:
         """The same."""
         return self

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import model_validator
 
 from groupwise.algorithms.group_relative import GroupRelative
+from groupwise.algorithms.parts import Bound
 from groupwise.core.masks import PolicyInputs
 from groupwise.core.surrogates import Surrogate, likelihood, truncated_weight
 from groupwise.core.weights import Aggregation
@@ -24,26 +25,26 @@ class CISPO(GroupRelative):
     name: Literal["cispo"] = "cispo"
     aggregation: Aggregation = "token-mean"
     """How losses of tokens are averaged, over the whole optimiser step."""
-    is_cap: PositiveFloat | None = 1.28
-    """The largest weight: the cap itself, not its distance from 1. None: no cap."""
-    is_floor: NonNegativeFloat | None = None
-    """The smallest weight. None: no floor."""
+    is_cap: Bound = 1.28
+    """The largest weight: the cap itself, not its distance from 1. 0: no cap."""
+    is_floor: Bound = 0.0
+    """The smallest weight. 0: no floor."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.is_cap is not None and self.is_floor is not None and self.is_floor > self.is_cap:
+        if 0 < self.is_cap < self.is_floor:
             raise ValueError(f"is_floor {self.is_floor:g} is above is_cap {self.is_cap:g}; lower is_floor")
         return self
 
     def surrogate(self, inputs: PolicyInputs) -> Surrogate:
         """-sg[clip(rho)] A log pi, with the tokens counted whose weight was bounded."""
         ratio = self.ratio(inputs)
-        weight = truncated_weight(ratio, self.is_cap, self.is_floor)
+        weight = truncated_weight(ratio, self.is_cap or None, self.is_floor or None)
         surrogate = likelihood(inputs.log_probs, inputs.advantages, weight, ratio)
         value = ratio.value.detach()
         return surrogate._replace(clipped_low=weight > value, clipped_high=weight < value)
 
     def equation(self) -> str:
         """The weighted likelihood with its bounds."""
-        floor, cap = self.is_floor or 0, "∞" if self.is_cap is None else f"{self.is_cap:g}"
-        return f"sg[clip(ρ, {floor:g}, {cap})] A log π_θ"
+        cap = f"{self.is_cap:g}" if self.is_cap else "∞"
+        return f"sg[clip(ρ, {self.is_floor:g}, {cap})] A log π_θ"

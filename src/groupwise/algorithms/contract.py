@@ -18,6 +18,9 @@ The trainer calls it in this order, once per rollout step, and never asks for it
       loss(micro_batch, log_probs, values)   plain weighted sums over tokens: the sum over micro-batches is the step's
     advance(metrics, completions)   the algorithm of the next rollout step: itself, or one with another coefficient
 
+A run asks once for `with_budget(max_tokens)` and uses what it gets. The algorithm that `advance` returns has other
+settings, so a checkpoint holds its settings.
+
 `reduce` sums a tensor over the ranks of a run, and is the identity in one process. Because weights are fixed for the
 whole optimiser step, the gradient does not depend on how the step is cut into micro-batches or ranks.
 
@@ -163,6 +166,9 @@ class Algorithm(Protocol):
 
     def advance(self, metrics: Mapping[str, float | None], completions: int) -> Self:
         """The algorithm of the next rollout step, given this step's metrics and the number of its completions."""
+
+    def with_budget(self, max_tokens: int) -> Self:
+        """The algorithm of a run whose completions have at most so many tokens, for settings that follow from it."""
 
     def objective(self) -> str:
         """The objective that is maximised, in plain text, with this object's numbers in it."""

@@ -13,11 +13,11 @@ paper writes the token sum per group and its code takes one for the whole step: 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveFloat
+from pydantic import BeforeValidator, PositiveFloat
 
-from groupwise.algorithms.parts import DynamicSampling
+from groupwise.algorithms.parts import DynamicSampling, off_for_none
 from groupwise.algorithms.token_clip import TokenClip
 from groupwise.core.weights import Aggregation
 
@@ -30,5 +30,5 @@ class DAPO(TokenClip):
     """A good token's ratio is clipped above 1 + clip_high."""
     aggregation: Aggregation = "token-mean"
     """How losses of tokens are averaged, over the whole optimiser step."""
-    dynamic_sampling: DynamicSampling | None = DynamicSampling()
-    """Drop groups that are all right or all wrong, and sample on."""
+    dynamic_sampling: Annotated[DynamicSampling | Literal["off"], BeforeValidator(off_for_none)] = DynamicSampling()
+    """Drop groups that are all right or all wrong, and sample on; or `off`."""

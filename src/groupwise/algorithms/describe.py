@@ -21,7 +21,7 @@ def describe(algorithm: PolicyGradient) -> str:
     unbiased = "ρ " if algorithm.kl_gradient == "unbiased" else ""
     penalty = f" − {algorithm.beta:g} {unbiased}{algorithm.kl_estimator}" if algorithm.kl_in_loss else ""
     corrected = "w " if algorithm.correction is not None else ""
-    clamp = "" if algorithm.ratio_clamp is None else f", |log ρ| at most {algorithm.ratio_clamp:g}"
+    clamp = "" if algorithm.ratio_clamp == 0 else f", |log ρ| at most {algorithm.ratio_clamp:g}"
     lines = [
         f"J = Σ W [ {corrected}{algorithm.equation()}{penalty} ]",
         f"ρ = π_θ/π_old per token{clamp}",
@@ -58,7 +58,9 @@ def describe_reference(algorithm: PolicyGradient) -> str:
 def describe_weight(algorithm: PolicyGradient) -> str:
     """The aggregation."""
     empty = "counted" if algorithm.denominator == "all" else "left out"
-    constant = f", L = {algorithm.length_constant}" if algorithm.length_constant is not None else ""
+    constant = ""
+    if algorithm.aggregation == "seq-mean-token-sum-norm":
+        constant = f", L = {algorithm.length_constant or 'the largest number of tokens of a completion'}"
     mode = f"{algorithm.aggregation}, empty completions {empty}{constant}"
     return f"W = {FORMULAS[algorithm.aggregation]} over the optimiser step   ({mode})"
 
@@ -70,7 +72,7 @@ def describe_exceptions(algorithm: PolicyGradient) -> list[str]:
     if (limits := algorithm.soft_overlong) is not None:
         start = limits.max_length - limits.cache
         lines.append(f"the reward falls by up to {limits.factor:g} between {start} and {limits.max_length} tokens")
-    if (sampling := algorithm.dynamic_sampling) is not None:
+    if (sampling := algorithm.refill) is not None:
         lines.append(
             f"groups that are all right or all wrong are dropped and sampled again, up to "
             f"{sampling.max_rounds} rounds; then: {sampling.on_exhausted}"

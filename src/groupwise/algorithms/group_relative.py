@@ -58,9 +58,9 @@ class GroupRelative(PolicyGradient):
             min_group_size=1 if self.allow_singleton else 2,
             reference=self.beta > 0,
             old_log_probs=self.kl_in_reward,
-            verdicts=self.dynamic_sampling is not None and self.dynamic_sampling.metric == "correct",
+            verdicts=self.refill is not None and self.refill.metric == "correct",
             couples_groups=self.aggregation == "group-token-mean",
-            dynamic_sampling=self.dynamic_sampling,
+            dynamic_sampling=self.refill,
             reference_refresh=self.reference_refresh,
         )
 

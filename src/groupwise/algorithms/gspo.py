@@ -36,7 +36,7 @@ class GSPO(GroupRelative):
     def surrogate(self, inputs: PolicyInputs) -> Surrogate:
         """-min(s A, clip(s) A) at each token."""
         advantages = completion_advantages(inputs.advantages, inputs.batch, self.name)
-        ratio = sequence_ratio(inputs.log_probs, inputs.old_log_probs, inputs.batch, self.ratio_clamp)
+        ratio = sequence_ratio(inputs.log_probs, inputs.old_log_probs, inputs.batch, self.ratio_clamp or None)
         return clipped_surrogate(ratio, advantages, self.clip_low, self.clip_high)._replace(whole=True)
 
     def equation(self) -> str:

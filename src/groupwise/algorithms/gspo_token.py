@@ -33,7 +33,7 @@ class GSPOToken(GroupRelative):
 
     def surrogate(self, inputs: PolicyInputs) -> Surrogate:
         """-min(s_t A_t, clip(s_t) A_t)."""
-        ratio = token_varied_ratio(inputs.log_probs, inputs.old_log_probs, inputs.batch, self.ratio_clamp)
+        ratio = token_varied_ratio(inputs.log_probs, inputs.old_log_probs, inputs.batch, self.ratio_clamp or None)
         return clipped_surrogate(ratio, inputs.advantages, self.clip_low, self.clip_high)
 
     def equation(self) -> str:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from groupwise.errors import DataError
 from groupwise.settings import Settings
 from groupwise.types import Group
 
 Decision = Literal["sample", "train", "skip", "stop"]
+
+
+def _zero_for_none(value: Any) -> Any:
+    return 0.0 if value is None else value
+
+
+Bound = Annotated[NonNegativeFloat, BeforeValidator(_zero_for_none)]
+"""A bound that 0 (or None, in Python) switches off; run files can't say None."""
+
+
+def off_for_none(value: Any) -> Any:
+    """None as the word that run files use."""
+    return "off" if value is None else value
 
 
 def correction_of(value: Any) -> Any:

@@ -15,12 +15,21 @@ from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import BeforeValidator, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, NonNegativeFloat, PositiveInt, model_validator
 from torch import Tensor
 
 from groupwise.algorithms.base import AlgorithmSettings
 from groupwise.algorithms.contract import Loss
-from groupwise.algorithms.parts import AdaptiveKL, DynamicSampling, Reads, ReferenceRefresh, SoftOverlong, correction_of
+from groupwise.algorithms.parts import (
+    AdaptiveKL,
+    Bound,
+    DynamicSampling,
+    Reads,
+    ReferenceRefresh,
+    SoftOverlong,
+    correction_of,
+    off_for_none,
+)
 from groupwise.core.corrections import Correction, apply_correction, correction_weights
 from groupwise.core.kl import ESTIMATORS, Estimate, EstimatorName, adaptive_coefficient, importance_weighted, k3
 from groupwise.core.layout import Reduce, completions_where, identity, mask_completions, truncated_completions
@@ -42,7 +51,7 @@ class PolicyGradient(AlgorithmSettings):
     denominator: Denominator = "all"
     """Whether completions without any token that counts stay in the number that the mean divides by."""
     length_constant: PositiveInt | None = None
-    """The constant L of `seq-mean-token-sum-norm`: the largest number of tokens of a completion."""
+    """The constant L of `seq-mean-token-sum-norm`. None: the run's largest number of tokens of a completion."""
     beta: NonNegativeFloat = 0.0
     """Weight of the KL to the reference policy; 0 needs no reference at all."""
     kl_estimator: EstimatorName = "k3"
@@ -58,14 +67,14 @@ class PolicyGradient(AlgorithmSettings):
     """Let the reference follow the policy."""
     correction: Annotated[Correction | None, BeforeValidator(correction_of)] = None
     """What to do about samples that another engine drew: a table, or a kind such as `tis-token`."""
-    dynamic_sampling: DynamicSampling | None = None
-    """Drop groups that are all right or all wrong, and sample on."""
+    dynamic_sampling: Annotated[DynamicSampling | Literal["off"], BeforeValidator(off_for_none)] = "off"
+    """Drop groups that are all right or all wrong, and sample on; or `off`."""
     soft_overlong: SoftOverlong | None = None
     """Punish completions near the token limit."""
     overlong_filter: bool = False
     """Take truncated completions out of the loss and its denominators, not out of the group's statistics."""
-    ratio_clamp: PositiveFloat | None = CLAMP
-    """Largest |log-ratio| that enters an exponential; beyond it the gradient is 0. None: no limit."""
+    ratio_clamp: Bound = CLAMP
+    """Largest log-ratio, either way, that enters an exponential; beyond it the gradient is 0. 0: no limit."""
     on_nonfinite: OnNonFinite = "error"
     """A log-prob that is not finite skips the optimiser step, or with `drop` only leaves that token out."""
 
@@ -96,6 +105,17 @@ class PolicyGradient(AlgorithmSettings):
             warnings.warn(f"{self.kl_estimator} in the reward has a wrong gradient; k1 has the right one", stacklevel=2)
         return self
 
+    def with_budget(self, max_tokens: int) -> Self:
+        """The budget is the length constant, where one is needed and none is given."""
+        if self.aggregation != "seq-mean-token-sum-norm" or self.length_constant is not None:
+            return self
+        return self.model_copy(update={"length_constant": max_tokens})
+
+    @property
+    def refill(self) -> DynamicSampling | None:
+        """How to sample on, or None."""
+        return self.dynamic_sampling if isinstance(self.dynamic_sampling, DynamicSampling) else None
+
     @property
     def kl_in_loss(self) -> bool:
         return self.beta > 0 and self.kl_placement == "loss"
@@ -116,15 +136,15 @@ class PolicyGradient(AlgorithmSettings):
             reads = reads.also(loss={"ref_log_probs"})
         if self.kl_in_reward:
             reads = reads.also({"ref_log_probs", "old_log_probs"})
-        if self.dynamic_sampling is not None:
-            reads = reads.also({"group_ids"} | ({"correct"} if self.dynamic_sampling.metric == "correct" else set()))
+        if self.refill is not None:
+            reads = reads.also({"group_ids"} | ({"correct"} if self.refill.metric == "correct" else set()))
         return reads.also(loss={"group_ids"}) if self.aggregation == "group-token-mean" else reads
 
     def keep(self, group: Group) -> str | None:
         """Drop groups without a score, and with `dynamic_sampling` those that are all right or all wrong."""
         reason = super().keep(group)
-        if reason is None and self.dynamic_sampling is not None:
-            reason = self.dynamic_sampling.refuses(group)
+        if reason is None and self.refill is not None:
+            reason = self.refill.refuses(group)
         return reason
 
     def scores(self, batch: Batch) -> Tensor:
@@ -154,7 +174,7 @@ class PolicyGradient(AlgorithmSettings):
 
     def ratio(self, inputs: PolicyInputs) -> Ratio:
         """rho = pi_theta / pi_old per token."""
-        return importance_ratio(inputs.log_probs, inputs.old_log_probs, self.ratio_clamp)
+        return importance_ratio(inputs.log_probs, inputs.old_log_probs, self.ratio_clamp or None)
 
     def loss(self, batch: Batch, log_probs: Tensor, values: Tensor | None = None) -> Loss:
         """-J of a micro-batch; `coefficient` is the gradient coefficient."""
@@ -178,7 +198,7 @@ class PolicyGradient(AlgorithmSettings):
         assert inputs.ref_log_probs is not None
         if self.kl_estimator != "k3":
             return ESTIMATORS[self.kl_estimator](inputs.log_probs, inputs.ref_log_probs)
-        estimate = k3(inputs.log_probs, inputs.ref_log_probs, self.ratio_clamp)
+        estimate = k3(inputs.log_probs, inputs.ref_log_probs, self.ratio_clamp or None)
         return importance_weighted(estimate, self.ratio(inputs)) if self.kl_gradient == "unbiased" else estimate
 
     def diagnose(self, batch: Batch, reduce: Reduce = identity) -> dict[str, Metric]:

@@ -18,6 +18,7 @@ from pydantic import NonNegativeFloat, PositiveFloat
 
 from groupwise.algorithms.actor_critic import ActorCritic
 from groupwise.algorithms.describe import describe_clip
+from groupwise.algorithms.parts import Bound
 from groupwise.core.masks import PolicyInputs
 from groupwise.core.surrogates import Surrogate, clipped_surrogate
 
@@ -32,13 +33,15 @@ class PPO(ActorCritic):
     """A bad token's ratio is clipped below 1 - clip_low."""
     clip_high: PositiveFloat = 0.2
     """A good token's ratio is clipped above 1 + clip_high."""
-    dual_clip: PositiveFloat | None = None
-    """The largest ratio that still pushes a bad token down; 3 is usual. None: no such bound."""
+    dual_clip: Bound = 0.0
+    """The largest ratio that still pushes a bad token down; 3 is usual. 0: no such bound."""
 
     def surrogate(self, inputs: PolicyInputs) -> Surrogate:
         """-min(rho A, clip(rho) A)."""
-        return clipped_surrogate(self.ratio(inputs), inputs.advantages, self.clip_low, self.clip_high, self.dual_clip)
+        return clipped_surrogate(
+            self.ratio(inputs), inputs.advantages, self.clip_low, self.clip_high, self.dual_clip or None
+        )
 
     def equation(self) -> str:
         """The clipped objective with its bounds."""
-        return describe_clip(self.clip_low, self.clip_high, self.dual_clip)
+        return describe_clip(self.clip_low, self.clip_high, self.dual_clip or None)

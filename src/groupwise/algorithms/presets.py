@@ -34,12 +34,12 @@ PRESETS: dict[PresetName, dict[str, dict[str, Any]]] = {
     # Eq. 3 with sqrt(population variance + 1e-8).
     "seed-formula": {"grpo": {**_PRINTED, **_SEQ_MEAN, "std": "seed-formula"}},
     # The same with torch.std(...) + 1e-8 and no bound on log-ratios.
-    "seed-code": {"grpo": {**_PRINTED, **_SEQ_MEAN, "std": "seed-code", "ratio_clamp": None}},
+    "seed-code": {"grpo": {**_PRINTED, **_SEQ_MEAN, "std": "seed-code", "ratio_clamp": 0.0}},
     # The paper says "std"; exactly that.
     "deepseekmath": {"grpo": {**_PRINTED, **_SEQ_MEAN, "std": "exact"}},
     # GRPOTrainer's own defaults: one mean over all tokens of the step, no KL; k3 times the ratio where beta is set.
     "trl-1.16": {
-        "grpo": {**_TOKEN_MEAN, **_K3, "std": "trl", "beta": 0.0, "kl_gradient": "unbiased", "ratio_clamp": None},
+        "grpo": {**_TOKEN_MEAN, **_K3, "std": "trl", "beta": 0.0, "kl_gradient": "unbiased", "ratio_clamp": 0.0},
         "dr_grpo": {**_NO_KL},
         "rloo": {"surrogate_form": "sequence_clip", "beta": 0.05, "clip_low": 0.2, "clip_high": 0.2},
     },

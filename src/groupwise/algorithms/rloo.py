@@ -70,7 +70,7 @@ class RLOO(GroupRelative):
             return clipped_surrogate(self.ratio(inputs), inputs.advantages, self.clip_low, self.clip_high)
         batch = inputs.batch
         advantages = completion_advantages(inputs.advantages, batch, self.name)
-        ratio = product_ratio(inputs.log_probs, inputs.old_log_probs, batch, self.ratio_clamp)
+        ratio = product_ratio(inputs.log_probs, inputs.old_log_probs, batch, self.ratio_clamp or None)
         whole = clipped_surrogate(ratio, advantages, self.clip_low, self.clip_high)
         tokens = per_token(per_completion(batch.loss_mask.to(ratio.value.dtype), batch).clamp(min=1), batch)
         return whole._replace(loss=whole.loss / tokens.clamp(min=1), whole=True)

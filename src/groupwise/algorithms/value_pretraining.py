@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 from torch import Tensor
 
 from groupwise.algorithms.actor_critic import ActorCritic
 from groupwise.algorithms.contract import Loss, Needs
-from groupwise.algorithms.parts import Reads
+from groupwise.algorithms.parts import Bound, Reads
 from groupwise.core.masks import PolicyInputs
 from groupwise.core.surrogates import Surrogate, likelihood
 from groupwise.types import Batch
@@ -31,8 +31,8 @@ class ValuePretraining(ActorCritic):
     """The trace of the critic's targets: 1 is the return."""
     whiten: bool = False
     """Nothing to whiten: advantages aren't used."""
-    value_clip: PositiveFloat | None = None
-    """How far a value may move from the old one before its loss gives no more gradient; None: no limit."""
+    value_clip: Bound = 0.0
+    """How far a value may move from the old one before its loss gives no more gradient; 0: no limit."""
     explained_variance: float = Field(default=0.5, le=1)
     """End the stage once the critic explains this share of the returns' variance."""
 

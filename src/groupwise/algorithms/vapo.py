@@ -21,7 +21,7 @@ from torch import Tensor
 
 from groupwise.algorithms.base import need_verdicts
 from groupwise.algorithms.contract import Loss, Needs
-from groupwise.algorithms.parts import Reads
+from groupwise.algorithms.parts import Bound, Reads
 from groupwise.algorithms.vc_ppo import VCPPO
 from groupwise.core.gae import length_adaptive_lambda
 from groupwise.core.layout import Reduce, correct_completions, identity, mask_completions, per_completion
@@ -36,8 +36,8 @@ class VAPO(VCPPO):
     name: Literal["vapo"] = "vapo"  # type: ignore[assignment]
     clip_high: PositiveFloat = 0.28
     """A good token's ratio is clipped above 1 + clip_high."""
-    length_alpha: PositiveFloat | None = 0.05
-    """alpha of the trace's formula, 1 - 1/(alpha |o|). None: `lam` for every length."""
+    length_alpha: Bound = 0.05
+    """alpha of the trace's formula, 1 - 1/(alpha |o|). 0: `lam` for every length."""
     lam_floor: float = Field(default=0.0, ge=0, le=1)
     """The smallest trace of a short completion."""
     nll_coefficient: NonNegativeFloat = 0.1
@@ -55,7 +55,7 @@ class VAPO(VCPPO):
 
     def trace(self, batch: Batch) -> float | Tensor:
         """lambda of each completion, by its tokens that count."""
-        if self.length_alpha is None:
+        if self.length_alpha == 0:
             return self.lam
         lengths = per_completion(batch.loss_mask.double(), batch)
         return length_adaptive_lambda(lengths, self.length_alpha, self.lam_floor)
@@ -83,7 +83,7 @@ class VAPO(VCPPO):
 
     def describe_trace(self) -> str:
         """The trace's formula with its numbers."""
-        if self.length_alpha is None:
+        if self.length_alpha == 0:
             return super().describe_trace()
         return f"1 − 1/({self.length_alpha:g} |o|), at least {self.lam_floor:g}"
 

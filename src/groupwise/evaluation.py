@@ -107,9 +107,11 @@ def evaluate(
     """
     chosen = build(algorithm, settings)
     given = {name: value for name, value in locals().items() if name in (*_PER_TOKEN, *_PER_ROW) and value is not None}
-    mask = _mask(log_probs, completion_mask)
+    given |= {name: floats(value) for name, value in given.items() if name in _PER_TOKEN}
+    advantages = None if advantages is None else floats(advantages)
+    mask = _mask(given.get("log_probs"), completion_mask)
     if log_probs is None:
-        log_probs = given["log_probs"] = torch.zeros(mask.shape, dtype=torch.float64)
+        given["log_probs"] = torch.zeros(mask.shape, dtype=torch.float64)
     _check_shapes(given | ({} if advantages is None else {"advantages": advantages}), mask)
     assign = advantages is None or "advantages" not in chosen.reads.loss
     reads = chosen.reads.loss | (chosen.reads.credit if assign else frozenset()) | {"log_probs"}
@@ -117,8 +119,8 @@ def evaluate(
     _check_present(chosen, given, assign)
     kept = _kept(chosen, given, len(mask)) if assign else list(range(len(mask)))
     rows = {name: _rows(value, kept) for name, value in given.items()}
-    part = mask[kept]
-    with precision(floats(log_probs).dtype):
+    part = mask[torch.tensor(kept, dtype=torch.int64)]
+    with precision(given["log_probs"].dtype):
         batch = _batch(chosen, rows, part, None if assign else _rows(advantages, kept))
         batch = chosen.weigh(chosen.credit(batch) if assign else chosen.mask(batch))
         return _run(chosen, batch, rows, part, kept, mask, frozenset(named - reads))
@@ -152,13 +154,13 @@ def _mask(log_probs: Any, completion_mask: Any) -> Tensor:
         return mask.bool()
     if log_probs is None:
         raise DataError("neither log_probs nor completion_mask is given", fix="give log_probs, [N, width]")
-    return torch.ones(floats(log_probs).shape, dtype=torch.bool)
+    return torch.ones(log_probs.shape, dtype=torch.bool)
 
 
 def _check_shapes(arrays: Mapping[str, Any], mask: Tensor) -> None:
     for name, value in arrays.items():
         if name in _PER_TOKEN:
-            shape = tuple(floats(value).shape)
+            shape = tuple(value.shape)
             if shape != tuple(mask.shape):
                 raise DataError(f"{name} is {list(shape)}", fix=f"give {list(mask.shape)}, like completion_mask")
         elif len(value) != len(mask):
@@ -264,7 +266,7 @@ def _run(
 
     def lay(flat: Tensor) -> Tensor:
         whole = flat.new_zeros(mask.shape)
-        whole[kept] = unpack_rows(flat.detach(), part)
+        whole[torch.tensor(kept, dtype=torch.int64)] = unpack_rows(flat.detach(), part)
         return whole
 
     metrics = {name: _number(metric) for name, metric in {**algorithm.diagnose(batch), **loss.metrics}.items()}
@@ -293,7 +295,7 @@ def _number(metric: Metric) -> float | None:
 def _rows(value: Any, kept: Sequence[int]) -> Any:
     """The rows of a tensor, an array or a list."""
     if isinstance(value, Tensor):
-        return value[list(kept)]
+        return value[torch.tensor(list(kept), dtype=torch.int64, device=value.device)]
     return [value[row] for row in kept]
 
 
