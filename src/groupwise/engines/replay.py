@@ -62,6 +62,11 @@ class ReplayEngine:
 
     def submit(self, requests: Sequence[Request]) -> None:
         for request in requests:
+            if request.key.purpose != "train":
+                raise DataError(
+                    "the replay engine only has the completions of training, so it can't evaluate or preview",
+                    fix="set evaluation.prompts = 0",
+                )
             key = (request.prefix, request.key.visit, request.key.sample)
             if key not in self.recorded:
                 raise DataError(
