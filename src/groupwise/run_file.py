@@ -115,6 +115,10 @@ def _override(raw: dict[str, Any], override: str) -> None:
         raise RunFileError(
             f"--set {override!r} is not key.path=value", fix="write for instance --set optimizer.learning_rate=1e-5"
         )
+    if keys[0] == "stages" and "stages" not in raw:
+        raise RunFileError(
+            f"--set {override!r}: this run has no list of stages", fix=f"set {'.'.join(keys[2:]) or 'its keys'} itself"
+        )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -182,12 +186,19 @@ def _make_paths_absolute(raw: dict[str, Any], base: Path) -> None:
                 table[key] = str((base / value).resolve())
 
     absolute(raw.get("model"), "name")
-    for stage in raw.get("stages", []):
-        absolute(stage.get("task"), "path", "test_path")
-        absolute((stage.get("prompts") or {}).get("chat"), "template")
-        for reward in stage.get("rewards", []):
-            absolute(reward, "file")
     absolute(raw.get("engine"), "path")
+    for stage in _list(raw.get("stages")):
+        if isinstance(stage, dict):
+            absolute(stage.get("task"), "path", "test_path")
+            prompts = stage.get("prompts")
+            absolute(prompts.get("chat") if isinstance(prompts, dict) else None, "template")
+            for reward in _list(stage.get("rewards")):
+                absolute(reward, "file")
+
+
+def _list(value: Any) -> list[Any]:
+    """The value where it is a list; anything else is for validation to refuse."""
+    return value if isinstance(value, list) else []
 
 
 def _explain(error: ValidationError, raw: dict[str, Any], text: str, place: str) -> RunFileError:
@@ -197,7 +208,8 @@ def _explain(error: ValidationError, raw: dict[str, Any], text: str, place: str)
     faults = [fault for fault in all_faults if fault["type"] != "too_short"] or all_faults
     fault, more = faults[0], len(faults) - 1
     path = _path_in(raw, fault["loc"])
-    single = len(raw.get("stages", [])) == 1
+    stages = _list(raw.get("stages"))
+    single = len(stages) == 1 and isinstance(stages[0], dict)
     shown = ".".join(str(part) for part in (path[2:] if single and path[:1] == ["stages"] else path))
     where = f"{place}{_line(text, path)}"
     rest = f" (and {more} more)" if more else ""
@@ -286,7 +298,14 @@ def _line(text: str, path: Sequence[int | str]) -> str:
             if table == names[:-1]:
                 return f":{number}"
             fallback = fallback or f":{number}"
+        elif len(names) > 1 and table == names[:-2] and re.match(_inline(*names[-2:]), line):
+            return f":{number}"
     return fallback
+
+
+def _inline(table: str, key: str) -> str:
+    """What a line looks like that sets a key in a table written on one line."""
+    return rf"\s*{re.escape(table)}\s*=.*\b{re.escape(key)}\s*="
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
