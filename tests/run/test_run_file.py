@@ -302,8 +302,8 @@ def another(owner: type[BaseModel], name: str) -> Any:
     special = {
         "path": "elsewhere.jsonl", "target": "package.module:other", "device": "cpu", "template_arguments": {"a": True},
         "columns": {"prompt": "question"}, "target_modules": ["q_proj"], "betas": [0.5, 0.6], "held_out": 0.25,
-        "tasks": {"basic_arithmetic": 1.0}, "digits": 2, "test_rows": 3, "env": ["HOME"], "norm_length": 9, "file": "mine.py",
-        "families": ["no_commas"], "parameters": {"min_animals": 2},
+        "tasks": {"basic_arithmetic": 1.0}, "digits": 2, "test_rows": 3, "env": ["HOME"], "norm_length": 9,
+        "file": "mine.py", "families": ["no_commas"], "parameters": {"min_animals": 2},
     }  # fmt: skip
     if name in special:
         return special[name]
