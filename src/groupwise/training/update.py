@@ -126,6 +126,9 @@ class Update:
         if not math.isfinite(norm) or not math.isfinite(loss):
             what = f"the gradient's norm is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
             return self._skipped(f"skipped: {what}", loss, rate)
+        if norm == 0:  # tied rewards at the reference itself: Adam would go on with its momentum
+            self.optimizer.zero_grad(set_to_none=True)
+            return Outcome(NO_SIGNAL, loss, norm, rate, tokens, metrics)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
