@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sources": {"engines", "rewards", "tasks"},
     "telemetry": set(),
     "run": {"algorithms", "engines", "models", "rewards", "tasks"},
-    "run_file": {"run"},
+    "run_errors": {"run"},
+    "run_file": {"run", "run_errors"},
     "training": {
         "algorithms", "core", "engines", "models", "packing", "rewards", "run", "run_file", "sources", "tasks",
         "telemetry",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from types import SimpleNamespace
 
@@ -9,6 +10,8 @@ import pytest
 import torch
 
 from groupwise.engines.contract import Request, SamplingParams
+from groupwise.engines.draws import stream, uniforms
+from groupwise.engines.sampling import draw
 from groupwise.engines.torch import TorchEngine, TorchEngineSettings
 from groupwise.types import DrawKey
 
@@ -101,6 +104,21 @@ def test_requests_submitted_in_turns_are_collected_together(make_policy):
     engine.submit(wanted[4:])
     assert tokens_of(dict(engine.collect())) == tokens_of(run(policy, wanted))
     assert engine.collect() == []
+
+
+def test_the_token_at_a_position_is_drawn_with_the_number_of_key_and_position(make_policy):
+    policy, wanted = make_policy(stop_ids=()), requests(samples=2, temperature=1.3)
+    plain = copy.deepcopy(policy.loaded.model)
+    plain.set_attn_implementation("eager")
+    for id, completion in run(policy, wanted).items():
+        request, tokens = wanted[id], completion.token_ids
+        row = torch.tensor([*request.prefix, *tokens])
+        with torch.no_grad():
+            logits = plain(input_ids=row[None], use_cache=False).logits[0, len(request.prefix) - 1 : -1]
+        numbers = torch.from_numpy(uniforms([stream(request.key)] * len(tokens), range(len(tokens))))
+        expected, log_probs = draw(logits, torch.full((len(tokens),), 1.3), numbers)
+        assert expected.tolist() == list(tokens)
+        assert completion.segments[0].sampler_log_probs == pytest.approx(log_probs.tolist(), abs=1e-5)
 
 
 def test_R057_samples_of_a_group_differ_and_do_not_depend_on_the_number_of_processes(make_policy):

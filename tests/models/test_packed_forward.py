@@ -19,7 +19,7 @@ from architectures import (
     sample_groups,
 )
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 from groupwise.errors import ModelError
@@ -196,6 +196,15 @@ def test_R094_a_model_that_mixes_tokens_outside_attention_is_refused(spread):
     model.set_attn_implementation("eager")
     with pytest.raises(ModelError, match="can't be trained on packed groups: .* use a pure attention decoder"):
         check_packing(model.eval())
+
+
+def test_a_model_whose_attention_is_more_than_its_layout_is_refused():
+    """Attention sinks take part of the weight: nothing leaks, and yet packed is not plain."""
+    torch.manual_seed(0)
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1, "head_dim": 16}
+    model = GptOssForCausalLM(GptOssConfig(**SIZES, **experts)).eval()
+    with pytest.raises(ModelError, match="can't be trained on packed groups: packed and plain predictions differ"):
+        check_packing(model)
 
 
 def test_a_model_whose_layers_ignore_the_layout_is_refused():
