@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402 (the backend is chosen first)
+from matplotlib import pyplot
 
 
 def main(metrics: Path, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""Run files: TOML text to a `Run` and back, with overrides, stages and errors that say what to change.
+"""Run files: TOML text to a `Run` and back, with overrides and stages.
 
 Every error names the file and line, the key, the value and the fix, and comes before a model is loaded.
 """
@@ -6,10 +6,7 @@ Every error names the file and line, the key, the value and the fix, and comes b
 from __future__ import annotations
 
 import difflib
-import re
 import tomllib
-import types
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -17,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from groupwise.errors import RunFileError
 from groupwise.run import Run, Stage
+from groupwise.run_errors import explain, line_of
 
 NAMED_TABLES = ("model", "engine", "algorithm", "task")
 """Tables for which a plain word is short for a table with that name."""
@@ -67,7 +65,7 @@ def load_run(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = 
     try:
         run = Run.model_validate(raw)
     except ValidationError as error:
-        raise _explain(error, raw, text, place) from error
+        raise explain(error, raw, text, place) from error
     return LoadedRun(run, name, tuple(_conversions(raw, run.model_dump(mode="python"), text, place)))
 
 
@@ -115,6 +113,10 @@ def _override(raw: dict[str, Any], override: str) -> None:
         raise RunFileError(
             f"--set {override!r} is not key.path=value", fix="write for instance --set optimizer.learning_rate=1e-5"
         )
+    if keys[0] == "stages" and "stages" not in raw:
+        raise RunFileError(
+            f"--set {override!r}: this run has no list of stages", fix=f"set {'.'.join(keys[2:]) or 'its keys'} itself"
+        )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -145,11 +147,14 @@ def _override(raw: dict[str, Any], override: str) -> None:
 
 
 def _expand(table: dict[str, Any]) -> dict[str, Any]:
-    """A word for a named table becomes that table."""
-    return {
+    """A word for a named table becomes that table; an engine without a name is the in-process one."""
+    expanded = {
         key: {"name": value} if key in NAMED_TABLES and isinstance(value, str) else value
         for key, value in table.items()
     }
+    if isinstance(expanded.get("engine"), dict):
+        expanded["engine"] = {"name": "torch"} | expanded["engine"]
+    return expanded
 
 
 def _with_stages(raw: dict[str, Any]) -> dict[str, Any]:
@@ -182,111 +187,19 @@ def _make_paths_absolute(raw: dict[str, Any], base: Path) -> None:
                 table[key] = str((base / value).resolve())
 
     absolute(raw.get("model"), "name")
-    for stage in raw.get("stages", []):
-        absolute(stage.get("task"), "path", "test_path")
-        absolute((stage.get("prompts") or {}).get("chat"), "template")
-        for reward in stage.get("rewards", []):
-            absolute(reward, "file")
     absolute(raw.get("engine"), "path")
+    for stage in _list(raw.get("stages")):
+        if isinstance(stage, dict):
+            absolute(stage.get("task"), "path", "test_path")
+            prompts = stage.get("prompts")
+            absolute(prompts.get("chat") if isinstance(prompts, dict) else None, "template")
+            for reward in _list(stage.get("rewards")):
+                absolute(reward, "file")
 
 
-def _explain(error: ValidationError, raw: dict[str, Any], text: str, place: str) -> RunFileError:
-    """The first fault as one line: where, key, value, fix."""
-    all_faults = error.errors()
-    # A list that holds a faulty table is reported as too short as well: that is no fault of its own.
-    faults = [fault for fault in all_faults if fault["type"] != "too_short"] or all_faults
-    fault, more = faults[0], len(faults) - 1
-    path = _path_in(raw, fault["loc"])
-    single = len(raw.get("stages", [])) == 1
-    shown = ".".join(str(part) for part in (path[2:] if single and path[:1] == ["stages"] else path))
-    where = f"{place}{_line(text, path)}"
-    rest = f" (and {more} more)" if more else ""
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    match fault["type"]:
-        case "extra_forbidden":
-            near = difflib.get_close_matches(str(path[-1]), _siblings(path[:-1], raw), 1)
-            fix = f"did you mean {near[0]}?" if near else f"known here: {', '.join(_siblings(path[:-1], raw))}"
-            return RunFileError(f"{where}: {shown} is not a setting{rest}", fix=fix)
-        case "missing":
-            return RunFileError(f"{where}: {shown} is missing{rest}", fix=f"set {shown}")
-        case "union_tag_invalid":
-            tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "")
-            near = difflib.get_close_matches(tag, known.split(", "), 1)
-            return RunFileError(
-                f"{where}: {shown}.name = {tag!r} is not known{rest}",
-                fix=f"did you mean {near[0]}?" if near else f"use one of {known}",
-            )
-        case "value_error" if "; " in message:
-            what, _, fix = message.partition("; ")
-            return RunFileError(f"{where}: {what}{rest}", fix=fix)
-        case _:
-            fix = message[0].lower() + message[1:]
-            return RunFileError(f"{where}: {shown} = {fault['input']!r} won't do{rest}", fix=fix)
-
-
-def _path_in(raw: Any, location: tuple[int | str, ...]) -> list[int | str]:
-    """pydantic's location without the tags of unions, which are no keys of the file."""
-    path: list[int | str] = []
-    node = raw
-    for part in location:
-        if isinstance(node, Mapping) and part not in node and part == node.get("name"):
-            continue
-        path.append(part)
-        if isinstance(node, Mapping):
-            node = node.get(part)
-        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
-            node = node[part]
-        else:
-            node = None
-    return path
-
-
-def _siblings(path: Sequence[int | str], raw: Any) -> list[str]:
-    """The settings that exist where `path` points."""
-    models: list[type[BaseModel]] = [Run]
-    node: Any = raw
-    for part in path:
-        if isinstance(node, list):
-            node = node[part] if isinstance(part, int) else None
-        else:
-            node = node[part] if isinstance(node, Mapping) else None
-        if isinstance(part, int):
-            continue
-        annotations = [model.model_fields[part].annotation for model in models if part in model.model_fields]
-        models = [model for annotation in annotations for model in _models(annotation)]
-        if isinstance(node, Mapping) and "name" in node:
-            named = [m for m in models if "name" in m.model_fields and m.model_fields["name"].default == node["name"]]
-            models = named or models
-    names = [field for model in models for field in model.model_fields]
-    return names + [field for field in Stage.model_fields if not path]
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Every settings class in a type."""
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        if issubclass(annotation, BaseModel):
-            yield annotation
-        return
-    for inner in typing.get_args(annotation):
-        yield from _models(inner)
-
-
-def _line(text: str, path: Sequence[int | str]) -> str:
-    """`:LINE` of a key in the TOML text: the first line that sets its last name inside the right table, if any."""
-    names = [str(part) for part in path if isinstance(part, str) and part != "stages"]
-    table: list[str] = []
-    fallback = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line)
-        if header:
-            table = [part for part in header[1].split(".") if part != "stages"]
-            if table == names:
-                fallback = f":{number}"
-        elif names and re.match(rf"\s*{re.escape(names[-1])}\s*=", line):
-            if table == names[:-1]:
-                return f":{number}"
-            fallback = fallback or f":{number}"
-    return fallback
+def _list(value: Any) -> list[Any]:
+    """The value where it is a list; anything else is for validation to refuse."""
+    return value if isinstance(value, list) else []
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -304,4 +217,4 @@ def _conversions(raw: Any, effective: Any, text: str, place: str) -> Iterator[st
     given = dict(_leaves(raw))
     for key, value in _leaves(effective):
         if isinstance(value, int | float) and not isinstance(value, bool) and isinstance(given.get(key), str):
-            yield f"{place}{_line(text, key.split('.'))}: {key} = {given[key]!r} was read as the number {value}"
+            yield f"{place}{line_of(text, key.split('.'))}: {key} = {given[key]!r} was read as the number {value}"

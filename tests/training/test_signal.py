@@ -47,6 +47,30 @@ def test_R006_equal_rewards_are_no_signal_and_change_nothing(tmp_path: Path) -> 
     assert adam_steps(folder, 2) == []
 
 
+def test_R006_equal_rewards_at_the_reference_itself_are_no_signal_either(tmp_path: Path) -> None:
+    folder = train(tmp_path, always(1.0), steps=2, algorithm={"name": "grpo", "beta": 0.5})
+    for row in metric_rows(folder):
+        assert row["status"] == "no signal" and row["grad_norm"] == 0
+        assert row["kl_k3"] == 0 and row["tokens_trained"] > 0
+    assert weights(folder, 2) == first_weights()
+    assert adam_steps(folder, 2) == []
+
+
+def test_R006_equal_rewards_away_from_the_reference_are_pulled_back(tmp_path: Path) -> None:
+    verdict = coin()
+    folder = train(
+        tmp_path,
+        lambda record: 1.0 if record.columns["answer"] in ("4", "6") else verdict(record),
+        rows=ROWS[:4],
+        steps=2,
+        prompts={"per_step": 2, "shuffle": False},
+        algorithm={"name": "grpo", "beta": 0.5},
+    )
+    second = metric_rows(folder)[1]
+    assert second["frac_degenerate_groups"] == 1 and second["status"] == "updated"
+    assert second["grad_norm"] > 0 and second["kl_k3"] > 0
+
+
 def test_R006_mixed_rewards_have_a_gradient_though_the_loss_is_nothing(tmp_path: Path) -> None:
     folder = train(
         tmp_path, coin(), steps=1, sampling={"max_tokens": 1, "group_size": 8}

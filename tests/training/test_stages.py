@@ -12,15 +12,18 @@ import groupwise
 from groupwise.errors import DataError, RewardError
 from groupwise.telemetry import metrics
 
+# fmt: off
 REQUIRED = (
-    "step stage reward_mean reward_std reward_parts frac_degenerate_groups frac_truncated frac_not_scored "
-    "completion_length_mean entropy kl_k1 kl_k3 clip_fraction_low clip_fraction_high ratio_max grad_norm learning_rate "
-    "sampler_gap_max tokens_sampled tokens_trained seconds cpu_seconds peak_rss_mb"
-).split()
+    "step", "stage", "reward_mean", "reward_std", "reward_parts", "frac_degenerate_groups", "frac_truncated",
+    "frac_not_scored", "completion_length_mean", "entropy", "kl_k1", "kl_k3", "clip_fraction_low", "clip_fraction_high",
+    "ratio_max", "grad_norm", "learning_rate", "sampler_gap_max", "tokens_sampled", "tokens_trained", "seconds",
+    "cpu_seconds", "peak_rss_mb",
+)
 OF_SAMPLING = (
-    "reward_mean reward_std frac_degenerate_groups frac_not_scored clip_fraction_low clip_fraction_high ratio_max "
-    "sampler_gap_max kl_k1 kl_k3"
-).split()
+    "reward_mean", "reward_std", "frac_degenerate_groups", "frac_not_scored", "clip_fraction_low", "clip_fraction_high",
+    "ratio_max", "sampler_gap_max", "kl_k1", "kl_k3",
+)
+# fmt: on
 DEMONSTRATIONS = [{**row, "completion": row["answer"]} for row in ROWS]
 
 

@@ -27,12 +27,15 @@ class ReplayEngineSettings(Settings):
         return ReplayEngine(Path(self.path))
 
 
-Key = tuple[tuple[int, ...], int, int]
-"""Prompt token ids, visit number, sample index."""
+Key = tuple[int, tuple[int, ...], int, int]
+"""Index of the stage, prompt token ids, visit number, sample index."""
 
 
 class ReplayEngine:
-    """Answers each request with the completion recorded for the same prompt tokens, visit and sample index."""
+    """Answers each request with the completion recorded for the same prompt tokens, visit and sample index.
+
+    Of a recorded run with several stages that sampled, a stage is answered by the one of its own index.
+    """
 
     def __init__(self, path: Path) -> None:
         folder = path / "rollouts" if (path / "rollouts").is_dir() else path
@@ -44,6 +47,7 @@ class ReplayEngine:
         self.folder = folder
         self.recorded: dict[Key, Completion] = {}
         columns = [
+            "stage",
             "prompt_token_ids",
             "visit",
             "sample",
@@ -54,7 +58,10 @@ class ReplayEngine:
         ]
         for file in files:
             for row in parquet.read_table(file, columns=columns).to_pylist():
-                self.recorded[tuple(row["prompt_token_ids"]), row["visit"], row["sample"]] = _completion(row)
+                if row["sampler_log_probs"] is not None:  # demonstrations were not sampled
+                    key = (_index(row), tuple(row["prompt_token_ids"]), row["visit"], row["sample"])
+                    self.recorded[key] = _completion(row)
+        self.stages = {key[0] for key in self.recorded}
         self.answers: list[tuple[int, Completion]] = []
 
     def load(self, policy: Any, version: int) -> None:
@@ -62,11 +69,17 @@ class ReplayEngine:
 
     def submit(self, requests: Sequence[Request]) -> None:
         for request in requests:
-            key = (request.prefix, request.key.visit, request.key.sample)
+            if request.key.purpose != "train":
+                raise DataError(
+                    "the replay engine only has the completions of training, so it can't evaluate or preview",
+                    fix="set evaluation.prompts = 0",
+                )
+            stage = request.key.stage if len(self.stages) > 1 else next(iter(self.stages), 0)
+            key = (stage, request.prefix, request.key.visit, request.key.sample)
             if key not in self.recorded:
                 raise DataError(
-                    f"no completion recorded in {self.folder} for prompt {request.key.prompt_id!r}, visit {key[1]}, "
-                    f"sample {key[2]}",
+                    f"no completion recorded in {self.folder} for prompt {request.key.prompt_id!r}, visit {key[2]}, "
+                    f"sample {key[3]}",
                     fix="replay with the prompts, order, seed and group size of the recorded run, and no more steps",
                 )
             self.answers.append((request.id, self.recorded[key]))
@@ -76,7 +89,11 @@ class ReplayEngine:
         return answers
 
 
+def _index(row: dict[str, Any]) -> int:
+    return int(row["stage"].partition("-")[0])
+
+
 def _completion(row: dict[str, Any]) -> Completion:
     reason: FinishReason = row["finish_reason"]
-    log_probs = None if row["sampler_log_probs"] is None else tuple(row["sampler_log_probs"])
-    return Completion((Segment(tuple(row["token_ids"]), log_probs, version=row["policy_version"]),), reason)
+    segment = Segment(tuple(row["token_ids"]), tuple(row["sampler_log_probs"]), version=row["policy_version"])
+    return Completion((segment,), reason)

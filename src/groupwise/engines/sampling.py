@@ -15,7 +15,7 @@ def draw(logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> tuple[Tensor
 
     The token is the first whose cumulative probability exceeds the uniform number; cumulative sums are taken in
     float64, over blocks and then inside one block, so no token is favoured by rounding. At temperature 0 the most
-    likely token is taken, with log-prob 0: nothing is drawn.
+    likely token is taken, with log-prob 0: nothing is drawn. Logits that aren't finite give some token, and NaN.
     """
     greedy = temperatures == 0
     scaled = logits / torch.where(greedy, 1.0, temperatures)[:, None]
@@ -30,6 +30,7 @@ def draw(logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> tuple[Tensor
     place = torch.searchsorted(inside.cumsum(-1), target - before, right=True)
     last = BLOCK - 1 - (inside > 0).flip(-1).to(torch.int8).argmax(-1, keepdim=True)  # never a token of weight zero
     drawn = (block * BLOCK + torch.minimum(place, last))[:, 0]
+    drawn.clamp_(max=logits.shape[1] - 1)  # NaN would end in the padding
     tokens = torch.where(greedy, logits.argmax(-1), drawn)
     log_sum = sums[:, -1].log().to(scaled.dtype) + peak[:, 0]
     log_probs = scaled.gather(1, tokens[:, None])[:, 0] - log_sum

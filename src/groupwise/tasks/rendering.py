@@ -66,9 +66,9 @@ def render_all(
     examples = ", ".join(f"{prompt.id!r} ({len(prompt.token_ids)})" for prompt in long[:3])
     told = f"{len(long)} of {len(prompts)} prompts of {where} are longer than {limit} tokens: {examples}"
     if over_limit == "error":
-        raise DataError(told, fix='raise `max_prompt_tokens`, or set over_limit = "drop"')
+        raise DataError(told, fix='raise prompts.max_tokens, or set prompts.over_limit = "drop"')
     if len(long) == len(prompts):
-        raise DataError(f"{told}; so all would be dropped", fix="raise `max_prompt_tokens`")
+        raise DataError(f"{told}; so all would be dropped", fix="raise prompts.max_tokens")
     return [prompt for prompt in prompts if len(prompt.token_ids) <= limit], [f"{told}; dropped"]
 
 

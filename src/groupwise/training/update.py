@@ -113,6 +113,9 @@ class Update:
         bad = next((f"the {name}'s gradient has norm {norm}" for name, norm in norms.items() if not math.isfinite(norm)), "")
         if bad or not math.isfinite(loss):
             return self._skipped(f"skipped: {bad or f'the loss is {loss}'}", loss, rate)
+        if not any(norms.values()):  # tied rewards at the reference itself: Adam would go on with its momentum
+            self._clear()
+            return Outcome(NO_SIGNAL, loss, 0.0, rate, tokens, metrics)
         for optimizer in self.active.values():
             optimizer.step(index)
         self._clear()

@@ -1,0 +1,75 @@
+"""The ledger: one complete Parquet file per step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+
+from groupwise.telemetry import ledger
+from groupwise.types import Completion, DrawKey, Group, Prompt, Score, Segment
+
+
+def sampled(sample: int, ids: tuple[int, ...], version: int = 3) -> Completion:
+    key = DrawKey(0, "train", 0, "p", 5, sample)
+    segment = Segment(ids, tuple(-float(value) for value in ids), version=version)
+    return Completion((segment,), "stop" if sample else "length", key)
+
+
+PROMPT = Prompt("p", (7, 8), "two", columns={"answer": 4, "when": Path("x")})
+KEPT = Group("p#5", PROMPT, (sampled(0, (1, 2)), sampled(1, (3,))), (Score(0.5, True, "why", {"a": 0.5}), Score(None)))
+DROPPED = Group("q#0", PROMPT, (sampled(0, (4,)),), (Score(1.0),))
+
+
+def write(folder: Path, step: int = 2) -> list[dict]:
+    ledger.write(
+        folder, step, "0-grpo", [KEPT, DROPPED], [["ab", "c"], ["d"]], {"p#5": [[0.5, 0.5], [-0.5]]}, {"q#0": "tied"}
+    )
+    return parquet.read_table(ledger.file_of(folder, step)).to_pylist()
+
+
+def test_R050_every_completion_is_a_row_with_all_that_is_known_of_it(tmp_path: Path) -> None:
+    first, second, third = write(tmp_path)
+    assert first == {
+        "step": 2, "stage": "0-grpo", "group_id": "p#5", "prompt_id": "p", "visit": 5, "sample": 0, "prompt": "two",
+        "prompt_token_ids": [7, 8], "columns": json.dumps({"answer": 4, "when": "x"}), "completion": "ab",
+        "token_ids": [1, 2], "sampler_log_probs": [-1.0, -2.0], "finish_reason": "length", "policy_version": 3,
+        "reward": 0.5, "correct": True, "reason": "why", "parts": '{"a": 0.5}', "advantages": [0.5, 0.5],
+        "kept": True, "dropped_because": None,
+    }  # fmt: skip
+    assert (second["sample"], second["reward"], second["correct"], second["advantages"]) == (1, None, None, [-0.5])
+    assert (third["kept"], third["dropped_because"], third["advantages"]) == (False, "tied", None)
+
+
+def test_a_file_is_complete_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def torn(_, path, **__) -> None:
+        Path(path).write_bytes(b"PAR1")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ledger.parquet, "write_table", torn)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path)
+    assert list(tmp_path.glob("step-*.parquet")) == []
+    monkeypatch.undo()
+    assert len(write(tmp_path)) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000002.parquet"]
+
+
+def test_later_files_are_forgotten_and_others_left(tmp_path: Path) -> None:
+    for step in (1, 2, 10, 1_000_000):
+        write(tmp_path, step)
+    (tmp_path / "step-notes.parquet").touch()
+    ledger.drop_after(tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "step-000001.parquet", "step-000002.parquet", "step-notes.parquet",
+    ]  # fmt: skip
+
+
+def test_demonstrations_have_neither_score_nor_log_probs(tmp_path: Path) -> None:
+    group = Group("p#4", PROMPT, (Completion((Segment((1, 2), None),), "stop"),), (None,))
+    ledger.write(tmp_path, 1, "0-sft", [group], [["ab"]], {}, {})
+    (row,) = parquet.read_table(ledger.file_of(tmp_path, 1)).to_pylist()
+    assert row["visit"] == 4 and row["kept"]
+    assert row["sampler_log_probs"] is None and row["reward"] is None and row["advantages"] is None

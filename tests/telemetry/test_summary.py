@@ -1,0 +1,85 @@
+"""What a run changed, by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupwise.telemetry import ledger, metrics
+from groupwise.telemetry.run_folder import RunFolder
+from groupwise.telemetry.summary import Summary, summarise
+from groupwise.types import Completion, Group, Prompt, Score, Segment
+
+
+def step(number: int, reward: float | None, stage: str = "1-grpo") -> dict[str, Any]:
+    return {
+        "step": number, "stage": stage, "reward_mean": reward, "completion_length_mean": float(number),
+        "frac_degenerate_groups": 0.5, "cpu_seconds": 2.0, "tokens_sampled": 10,
+        "seconds": {"rollout": 1.0, "reward": 0.0, "update": 0.5, "other": 0.0},
+    }  # fmt: skip
+
+
+def evaluation(folder: RunFolder, number: int, rewards: list[list[float | None]]) -> None:
+    groups = [
+        Group(
+            f"p{index}#0",
+            Prompt(f"p{index}", (1,), "p"),
+            tuple(Completion((Segment((1,), None),), "stop") for _ in values),
+            tuple(Score(value) for value in values),
+        )
+        for index, values in enumerate(rewards)
+    ]
+    ledger.write(folder.evaluations, number, "1-grpo", groups, [["x"] * len(values) for values in rewards], {}, {})
+    mean = metrics.score_metrics(groups)["reward_mean"]
+    metrics.append(
+        folder.metrics, {"step": number, "stage": "1-grpo", "eval": {"reward": mean, "reward_parts": {"exact": mean}}}
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    made = RunFolder.check_free(tmp_path / "run")
+    made.make("", {})
+    return made
+
+
+def change(summary: Summary | None, start: str) -> Any:
+    assert summary is not None
+    return next(found for found in summary.changes if found.name.startswith(start))
+
+
+def test_a_run_without_steps_has_no_summary(folder: RunFolder) -> None:
+    assert summarise(folder) is None
+    evaluation(folder, 0, [[1.0]])
+    assert summarise(folder) is None
+
+
+def test_quarters_are_those_of_the_last_stage(folder: RunFolder) -> None:
+    metrics.append(folder.metrics, step(1, None, "0-sft"))
+    for number in range(2, 10):
+        metrics.append(folder.metrics, step(number, number / 10))
+    summary = summarise(folder)
+    assert summary is not None
+    reward = change(summary, "training reward")
+    assert (reward.before, reward.after) == (pytest.approx(0.25), pytest.approx(0.85))
+    assert reward.difference == pytest.approx(0.6)
+    assert (summary.steps, summary.tokens_sampled) == (9, 90)
+    assert (summary.cpu_seconds, summary.wall_seconds) == (18.0, 13.5)
+
+
+def test_evaluations_are_compared_prompt_by_prompt(folder: RunFolder) -> None:
+    evaluation(folder, 0, [[0.0, 0.0], [1.0, 0.0], [0.0, None]])
+    metrics.append(folder.metrics, step(1, 0.5))
+    evaluation(folder, 1, [[1.0, 0.0], [1.0, 1.0], [0.5, None]])
+    test = change(summarise(folder), "test reward")
+    assert test.before == pytest.approx(0.2) and test.after == pytest.approx(0.7)
+    assert test.difference == pytest.approx(0.5)
+    assert test.interval == pytest.approx((0.5, 0.5))  # every prompt gained the same
+    (folder.evaluations / "step-000001.parquet").unlink()
+    evaluation(folder, 1, [[0.0, 0.0], [1.0, 1.0], [1.0, None]])
+    test = change(summarise(folder), "test reward")
+    half = 1.96 * math.sqrt(0.25 / 3)
+    assert test.interval == pytest.approx((0.5 - half, 0.5 + half))
