@@ -292,7 +292,7 @@ def gate(vector):
 
 def huge_ratio(vector):
     for key, expected in vector["expected"].items():
-        clamp, dual = (None if key.endswith("noclamp") else 20.0), (3.0 if key.endswith("dual3") else None)
+        clamp, dual = (None if key.endswith("noclamp") else 20.0), (3.0 if key.endswith("dual3") else 0.0)
         log_probs = tensor([vector["inputs"]["log_ratio"] - 60]).requires_grad_()
         ratio = importance_ratio(log_probs, tensor([-60.0]), clamp)
         surrogate = clipped_surrogate(ratio, tensor([1.0 if key.startswith("pos") else -1.0]), 0.2, 0.2, dual)

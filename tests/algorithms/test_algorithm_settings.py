@@ -51,7 +51,6 @@ def test_settings_survive_being_written_and_read():
         {"clip_low": 0},
         {"std": "verll"},
         {"aggregation": "mean"},
-        {"aggregation": "seq-mean-token-sum-norm"},
         {"kl_gradient": "k1"},
     ],
 )

@@ -8,19 +8,36 @@ from dataclasses import replace
 
 import pytest
 import torch
-from algorithm_cases import ALGORITHMS, assert_close, prepare, random_step, run, run_parts, tensor
+from algorithm_cases import (
+    ALGORITHMS,
+    PAIRS,
+    PER_TOKEN,
+    assert_close,
+    prepare,
+    random_step,
+    rows_of,
+    run,
+    run_parts,
+    tensor,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groupwise import algorithms
 from groupwise.algorithms import GRPO, SFT
 from groupwise.core.kl import importance_weighted, k2, k3
 from groupwise.core.ratios import importance_ratio
 from groupwise.core.rows import pack_values, unpack_rows
 
 SEEDS = st.integers(0, 2**31)
-each_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+EVERY = ALGORITHMS | PAIRS
+each_algorithm = pytest.mark.parametrize("name", EVERY)
 few = settings(max_examples=15, deadline=None)
 many = settings(max_examples=40, deadline=None)
+
+
+def step_for(name, seed, **options):
+    return random_step(seed, pairs=name in PAIRS, **options)
 
 
 def same(actual, expected, tol=1e-12):
@@ -29,23 +46,42 @@ def same(actual, expected, tol=1e-12):
     assert_close(actual[1], expected[1], tol)
 
 
+def test_every_algorithm_has_a_case():
+    assert {algorithm.name for algorithm in EVERY.values()} == set(algorithms.ALGORITHMS)
+
+
 @each_algorithm
 @few
 @given(seed=SEEDS)
 def test_coefficient_is_the_gradient_over_the_weight(name, seed):
-    result = run(ALGORITHMS[name], random_step(seed))
+    result = run(EVERY[name], step_for(name, seed))
     assert_close(-result.weights * result.coefficient, result.gradient)
     assert not result.output.coefficient.requires_grad
 
 
 @each_algorithm
 @few
+@given(seed=SEEDS)
+def test_nothing_but_log_probs_has_a_gradient(name, seed):
+    step = step_for(name, seed)
+    leaves = {field: getattr(step, field).clone().requires_grad_() for field in ("old", "ref", "sampler", "values")}
+    batch = prepare(EVERY[name], replace(step, **leaves))
+    for field in ("advantages", "returns", "token_weights", "value_weights", "likelihood_weights"):
+        value = getattr(batch, field)
+        assert value is None or not value.requires_grad
+    log_probs = pack_values(step.log_probs, step.mask).clone().requires_grad_()
+    EVERY[name].loss(batch, log_probs).policy.backward()
+    assert all(leaf.grad is None for leaf in leaves.values())
+
+
+@each_algorithm
+@few
 @given(seed=SEEDS, poison=st.sampled_from([float("nan"), float("inf"), float("-inf"), 1e30]))
 def test_what_is_masked_changes_nothing_and_has_no_gradient(name, seed, poison):
-    step = random_step(seed)
-    clean = run(ALGORITHMS[name], step)
-    poisoned = {field: getattr(step, field).masked_fill(~step.mask, poison) for field in ("log_probs", "old", "ref")}
-    result = run(ALGORITHMS[name], replace(step, **poisoned))
+    step = step_for(name, seed)
+    clean = run(EVERY[name], step)
+    poisoned = {field: getattr(step, field).masked_fill(~step.mask, poison) for field in PER_TOKEN}
+    result = run(EVERY[name], replace(step, **poisoned))
     assert result.loss == clean.loss and torch.equal(result.gradient, clean.gradient)
     counted = unpack_rows(result.batch.loss_mask, step.mask)
     assert (result.gradient[~counted] == 0).all()
@@ -56,14 +92,14 @@ def test_what_is_masked_changes_nothing_and_has_no_gradient(name, seed, poison):
 @few
 @given(seed=SEEDS, left=st.integers(0, 3), right=st.integers(0, 3))
 def test_padding_changes_nothing(name, seed, left, right):
-    step = random_step(seed)
+    step = step_for(name, seed)
 
     def pad(rows, value=0.0):
         return torch.nn.functional.pad(rows, (left, right), value=value)
 
-    padded = {field: pad(getattr(step, field), float("nan")) for field in ("log_probs", "old", "ref")}
-    result = run(ALGORITHMS[name], replace(step, mask=pad(step.mask, False), **padded))
-    clean = run(ALGORITHMS[name], step)
+    padded = {field: pad(getattr(step, field), float("nan")) for field in PER_TOKEN}
+    result = run(EVERY[name], replace(step, mask=pad(step.mask, False), **padded))
+    clean = run(EVERY[name], step)
     same((result.loss, result.gradient), (clean.loss, pad(clean.gradient)))
 
 
@@ -71,18 +107,16 @@ def test_padding_changes_nothing(name, seed, left, right):
 @few
 @given(seed=SEEDS, parts=st.integers(1, 5))
 def test_cut_into_micro_batches_changes_nothing(name, seed, parts):
-    step, shuffle = random_step(seed), random.Random(seed)
-    owner = [shuffle.randrange(parts) for _ in step.mask]
+    step, shuffle = step_for(name, seed), random.Random(seed)
+    if EVERY[name].needs.couples_groups:
+        where = {group: shuffle.randrange(parts) for group in sorted(set(step.groups))}
+        owner = [where[group] for group in step.groups]
+    else:
+        owner = [shuffle.randrange(parts) for _ in step.mask]
     cut = [[i for i, part in enumerate(owner) if part == wanted] for wanted in range(parts)]
-    whole = run(ALGORITHMS[name], step)
-    loss, gradient = run_parts(ALGORITHMS[name], step, [part for part in cut if part])
+    whole = run(EVERY[name], step)
+    loss, gradient = run_parts(EVERY[name], step, [part for part in cut if part])
     same((loss, unpack_rows(gradient, step.mask)), (whole.loss, whole.gradient))
-
-
-def rows_of(step, rows):
-    picked = {field: getattr(step, field)[rows] for field in ("mask", "log_probs", "old", "ref", "rewards")}
-    groups, truncated = ([getattr(step, name)[i] for i in rows] for name in ("groups", "truncated"))
-    return replace(step, **picked, groups=groups, truncated=truncated)
 
 
 class TwoRanks:
@@ -106,7 +140,7 @@ class TwoRanks:
 @few
 @given(seed=SEEDS)
 def test_split_over_ranks_changes_nothing(name, seed):
-    algorithm, step, ranks = ALGORITHMS[name], random_step(seed), TwoRanks()
+    algorithm, step, ranks = EVERY[name], step_for(name, seed), TwoRanks()
     owned = [[i for i, group in enumerate(step.groups) if (int(group) > 0) == bool(rank)] for rank in (0, 1)]
     results: list = [None, None]
 
@@ -133,9 +167,11 @@ def test_split_over_ranks_changes_nothing(name, seed):
 @few
 @given(seed=SEEDS)
 def test_order_of_completions_changes_nothing(name, seed):
-    step = random_step(seed)
+    step = step_for(name, seed)
     order = random.Random(seed).sample(range(len(step.mask)), len(step.mask))
-    whole, shuffled = run(ALGORITHMS[name], step), run(ALGORITHMS[name], rows_of(step, order))
+    if name in PAIRS:  # the order within a pair means something; that of pairs doesn't
+        order = [2 * pair + side for pair in dict.fromkeys(row // 2 for row in order) for side in (0, 1)]
+    whole, shuffled = run(EVERY[name], step), run(EVERY[name], rows_of(step, order))
     same((shuffled.loss, shuffled.gradient), (whole.loss, whole.gradient[order]))
 
 
@@ -143,9 +179,9 @@ def test_order_of_completions_changes_nothing(name, seed):
 @few
 @given(seed=SEEDS)
 def test_completions_without_signal_have_no_gradient(name, seed):
-    step = random_step(seed)
-    result = run(ALGORITHMS[name], step)
-    signal = ALGORITHMS[name].signal(result.batch)
+    step = step_for(name, seed)
+    result = run(EVERY[name], step)
+    signal = EVERY[name].signal(result.batch)
     assert (result.gradient[~signal] == 0).all()
     nonempty = unpack_rows(result.batch.loss_mask, step.mask).any(1)
     if name.startswith("sft"):
@@ -206,7 +242,7 @@ def test_ratio_weighted_k3_has_the_gradient_of_k2_on_policy(log_prob, ref):
 
 
 CONFIGURATIONS = {
-    **ALGORITHMS,
+    **EVERY,
     "grpo-no-lower-bound": GRPO(clip_low=10, clip_high=10, beta=0.001),
     "grpo-verl": GRPO.model_validate({"std": "verl", "overlong_filter": True}),
 }
@@ -214,7 +250,7 @@ CONFIGURATIONS = {
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_gradient_equals_finite_differences(name):
-    algorithm, step, h = CONFIGURATIONS[name], random_step(7), 1e-6  # no ratio within h of a clip bound
+    algorithm, step, h = CONFIGURATIONS[name], step_for(name, 7), 1e-6  # no ratio within h of a clip bound
     batch, result = prepare(algorithm, step), run(algorithm, step)
     flat = pack_values(step.log_probs, step.mask)
     numeric = torch.zeros_like(flat)
@@ -223,7 +259,7 @@ def test_gradient_equals_finite_differences(name):
         nudge[token] = h
         above, below = (algorithm.loss(batch, flat + sign * nudge).policy for sign in (1, -1))
         numeric[token] = (above - below) / (2 * h)
-    assert result.gradient.abs().max() > 0.01
+    assert (result.gradient.abs().max() > 0.01) == algorithm.needs.policy
     assert_close(unpack_rows(numeric, step.mask), result.gradient, 1e-8)
 
 

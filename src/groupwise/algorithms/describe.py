@@ -35,10 +35,10 @@ def describe(algorithm: PolicyGradient) -> str:
     return "\n".join(lines + describe_exceptions(algorithm))
 
 
-def describe_clip(low: float, high: float, dual: float | None = None) -> str:
+def describe_clip(low: float, high: float, dual: float = 0.0) -> str:
     """min(rho A, clip(rho) A) with its bounds."""
     clipped = f"min(ρ A, clip(ρ, {max(1 - low, 0):g}, {1 + high:g}) A)"
-    return clipped if dual is None else f"{clipped}, at least {dual:g} A where A < 0"
+    return clipped if dual == 0 else f"{clipped}, at least {dual:g} A where A < 0"
 
 
 def describe_reference(algorithm: PolicyGradient) -> str:

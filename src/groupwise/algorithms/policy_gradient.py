@@ -84,10 +84,6 @@ class PolicyGradient(AlgorithmSettings):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.aggregation == "seq-mean-token-sum-norm" and self.length_constant is None:
-            raise ValueError(
-                "aggregation 'seq-mean-token-sum-norm' needs length_constant; set it to a number of tokens"
-            )
         if self.beta == 0:
             for setting in ("adaptive_kl", "reference_refresh"):
                 if getattr(self, setting) is not None:

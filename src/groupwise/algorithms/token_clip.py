@@ -26,10 +26,8 @@ class TokenClip(GroupRelative):
 
     def surrogate(self, inputs: PolicyInputs) -> Surrogate:
         """-min(rho A, clip(rho) A)."""
-        return clipped_surrogate(
-            self.ratio(inputs), inputs.advantages, self.clip_low, self.clip_high, self.dual_clip or None
-        )
+        return clipped_surrogate(self.ratio(inputs), inputs.advantages, self.clip_low, self.clip_high, self.dual_clip)
 
     def equation(self) -> str:
         """The clipped objective with its bounds."""
-        return describe_clip(self.clip_low, self.clip_high, self.dual_clip or None)
+        return describe_clip(self.clip_low, self.clip_high, self.dual_clip)

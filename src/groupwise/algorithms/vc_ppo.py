@@ -23,5 +23,5 @@ class VCPPO(PPO):
     name: Literal["vc_ppo"] = "vc_ppo"  # type: ignore[assignment]
     beta: NonNegativeFloat = 0.0
     """Weight of the KL to the reference policy; 0 needs no reference at all."""
-    critic_lam: float = Field(default=1.0, ge=0, le=1)  # type: ignore[assignment]
+    critic_lam: float = Field(default=1.0, ge=0, le=1)
     """The trace of the critic's targets."""

@@ -32,18 +32,18 @@ class Surrogate(NamedTuple):
 
 
 def clipped_surrogate(
-    ratio: Ratio, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float | None = None
+    ratio: Ratio, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float = 0.0
 ) -> Surrogate:
     """-min(rho A, clip(rho) A) per token; with `clip_low` above 1 there is no lower bound.
 
-    `dual_clip` bounds the loss of a negative advantage: beyond a ratio of `dual_clip` it is constant.
+    `dual_clip` bounds the loss of a negative advantage: beyond a ratio of `dual_clip` it is constant; 0: no such bound.
     """
     low, high = 1 - clip_low, 1 + clip_high
     objective = torch.minimum(ratio.value * advantages, ratio.value.clamp(low, high) * advantages)
     value = ratio.value.detach()
     clipped_low = (advantages < 0) & (value < low)
     clipped_high = (advantages > 0) & (value > high)
-    if dual_clip is not None:
+    if dual_clip > 0:
         bounded = (advantages < 0) & (value > dual_clip)
         objective = torch.where(bounded, dual_clip * advantages, objective)
         clipped_high = clipped_high | bounded
