@@ -150,6 +150,16 @@ def rows_of(step: Step, rows: list[int]) -> Step:
     return replace(step, **picked)
 
 
+def joined(first: Step, second: Step) -> Step:
+    """The completions of both."""
+    both = {}
+    for field in fields(Step):
+        one, other = getattr(first, field.name), getattr(second, field.name)
+        if one is not None:
+            both[field.name] = torch.cat([one, other]) if isinstance(one, Tensor) else [*one, *other]
+    return Step(**both)
+
+
 def f1(**changes: Any) -> Step:
     """The four completions that most loss vectors use."""
     step = Step(F1["mask"], F1["logp"], F1["old_logp"], F1["ref_logp"], F1_REWARDS, F1["advantages"])
