@@ -14,7 +14,8 @@ def banner(run: Run, prepared: Sequence[Prepared]) -> list[str]:
     lines = []
     for index, (stage, data) in enumerate(zip(run.stages, prepared, strict=True)):
         lines.append(f"stage {run.stage_name(index)}: {stage.steps} steps of {stage.prompts.per_step} prompts")
-        lines += [f"    {line}" for line in stage.algorithm.objective().splitlines()]
+        algorithm = stage.algorithm.with_budget(stage.sampling.max_tokens)
+        lines += [f"    {line}" for line in algorithm.objective().splitlines()]
         lines += [f"  {line}" for line in _details(stage, data)]
     lines += first_prompt_preview(prepared[0].prompts).splitlines()
     return lines
@@ -35,10 +36,31 @@ def _details(stage: Stage, data: Prepared) -> list[str]:
     lines.append(
         f"AdamW: lr {optimizer.learning_rate:g} {optimizer.schedule} after {optimizer.warmup_steps} warm-up steps, "
         f"betas {optimizer.betas[0]:g} {optimizer.betas[1]:g}, weight decay {optimizer.weight_decay:g}, "
-        f"gradient norm clipped at {optimizer.max_grad_norm:g}; one update per rollout"
+        f"gradient norm clipped at {optimizer.max_grad_norm:g}; {_updates(stage)}"
     )
+    if stage.algorithm.needs.on_policy and stage.updates.per_rollout > 1:
+        lines.append(
+            f"WARNING: {stage.algorithm.name} has no ratio that corrects for updates after a rollout's first; "
+            "set updates.epochs and updates.minibatches to 1"
+        )
+    if stage.algorithm.needs.critic:
+        lines.append(
+            f"critic: AdamW of its own with lr {stage.critic.learning_rate:g}; starts from {stage.critic.start!r}, "
+            "or is the one that the stage before trained"
+        )
     if data.test_prompts:
         when = f"every {evaluation.every} steps" if evaluation.every else "before and after each stage"
         how = "greedy" if evaluation.temperature == 0 else f"temperature {evaluation.temperature:g}"
         lines.append(f"evaluation: {when}, {len(data.test_prompts)} prompts x {evaluation.samples}, {how}")
     return lines
+
+
+def _updates(stage: Stage) -> str:
+    """How many optimiser steps a rollout feeds."""
+    updates = stage.updates
+    if updates.per_rollout == 1:
+        return "one update per rollout"
+    return (
+        f"{updates.per_rollout} updates per rollout, {updates.epochs} epochs of {updates.minibatches} minibatches "
+        f"of {updates.split}"
+    )

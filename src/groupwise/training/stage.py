@@ -78,7 +78,7 @@ def build_stage(
         index=index,
         name=name,
         settings=settings,
-        algorithm=settings.algorithm,
+        algorithm=settings.algorithm.with_budget(settings.sampling.max_tokens),
         source=source,
         update=Update(
             policy,
