@@ -33,6 +33,7 @@ SEEDS = st.integers(0, 2**31)
 EVERY = ALGORITHMS | PAIRS
 each_algorithm = pytest.mark.parametrize("name", EVERY)
 few = settings(max_examples=15, deadline=None)
+each = settings(max_examples=4, deadline=None)  # times more than forty algorithms
 many = settings(max_examples=40, deadline=None)
 
 
@@ -51,7 +52,7 @@ def test_every_algorithm_has_a_case():
 
 
 @each_algorithm
-@few
+@each
 @given(seed=SEEDS)
 def test_coefficient_is_the_gradient_over_the_weight(name, seed):
     result = run(EVERY[name], step_for(name, seed))
@@ -60,7 +61,7 @@ def test_coefficient_is_the_gradient_over_the_weight(name, seed):
 
 
 @each_algorithm
-@few
+@each
 @given(seed=SEEDS)
 def test_nothing_but_log_probs_has_a_gradient(name, seed):
     step = step_for(name, seed)
@@ -75,7 +76,7 @@ def test_nothing_but_log_probs_has_a_gradient(name, seed):
 
 
 @each_algorithm
-@few
+@each
 @given(seed=SEEDS, poison=st.sampled_from([float("nan"), float("inf"), float("-inf"), 1e30]))
 def test_what_is_masked_changes_nothing_and_has_no_gradient(name, seed, poison):
     step = step_for(name, seed)
@@ -89,7 +90,7 @@ def test_what_is_masked_changes_nothing_and_has_no_gradient(name, seed, poison):
 
 
 @each_algorithm
-@few
+@each
 @given(seed=SEEDS, left=st.integers(0, 3), right=st.integers(0, 3))
 def test_padding_changes_nothing(name, seed, left, right):
     step = step_for(name, seed)
@@ -104,7 +105,7 @@ def test_padding_changes_nothing(name, seed, left, right):
 
 
 @each_algorithm
-@few
+@each
 @given(seed=SEEDS, parts=st.integers(1, 5))
 def test_cut_into_micro_batches_changes_nothing(name, seed, parts):
     step, shuffle = step_for(name, seed), random.Random(seed)
@@ -137,7 +138,7 @@ class TwoRanks:
 
 
 @each_algorithm
-@few
+@each
 @given(seed=SEEDS)
 def test_split_over_ranks_changes_nothing(name, seed):
     algorithm, step, ranks = EVERY[name], step_for(name, seed), TwoRanks()
@@ -164,7 +165,7 @@ def test_split_over_ranks_changes_nothing(name, seed):
 
 
 @each_algorithm
-@few
+@each
 @given(seed=SEEDS)
 def test_order_of_completions_changes_nothing(name, seed):
     step = step_for(name, seed)
@@ -176,7 +177,7 @@ def test_order_of_completions_changes_nothing(name, seed):
 
 
 @each_algorithm
-@few
+@each
 @given(seed=SEEDS)
 def test_completions_without_signal_have_no_gradient(name, seed):
     step = step_for(name, seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -23,6 +23,8 @@ from groupwise.types import Batch, Group, Metric
 class AlgorithmSettings(Settings):
     """The base of every algorithm; see `groupwise.algorithms.contract`."""
 
+    differences: ClassVar[tuple[str, ...]] = ()
+    """How this differs from the published form, a sentence or two each; the docs quote it."""
     preset: PresetName | None = None
     """Take the values that another system or a paper gives these settings; keys beside it win."""
 

@@ -23,6 +23,13 @@ class CISPO(GroupRelative):
     """Likelihood weighted by a bounded ratio."""
 
     name: Literal["cispo"] = "cispo"
+    differences = (
+        "The cap of 1.28 is a choice of this library: the paper doesn't publish its own.",
+        "The optional mask of Eq. 6 is left out, and dynamic sampling and the length punishment that the paper "
+        "takes over from DAPO are off until they are set.",
+        'The paper prints only "std": here it is sqrt(population variance + 1e-8), and tied rewards give exactly 0.',
+        "One optimiser step per rollout by default, where the weight is 1; the paper has 16.",
+    )
     aggregation: Aggregation = "token-mean"
     """How losses of tokens are averaged, over the whole optimiser step."""
     is_cap: Bound = 1.28

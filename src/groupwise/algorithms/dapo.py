@@ -26,6 +26,16 @@ class DAPO(TokenClip):
     """Decoupled clip and dynamic sampling policy optimisation."""
 
     name: Literal["dapo"] = "dapo"
+    differences = (
+        "One token mean over the whole optimiser step, as in the authors' code; Eq. 8 has one per group "
+        "(`group-token-mean`).",
+        "Dynamic sampling stops after `max_rounds` rounds and trains on what there is; the paper samples on "
+        "without a bound.",
+        "The punishment of overlong completions is off until `soft_overlong` gives its limits.",
+        'The paper prints only "std": here it is sqrt(population variance + 1e-8), and tied rewards give exactly 0.',
+        "One optimiser step per rollout by default; the paper has 16, of 512 completions each (`minibatches = "
+        '16`, `split = "completions"`).',
+    )
     clip_high: PositiveFloat = 0.28
     """A good token's ratio is clipped above 1 + clip_high."""
     aggregation: Aggregation = "token-mean"

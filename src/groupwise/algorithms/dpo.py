@@ -35,6 +35,12 @@ class DPO(AlgorithmSettings):
     """Preferences of one completion over another."""
 
     name: Literal["dpo"] = "dpo"
+    differences = (
+        "Sums over tokens, as in Rafailov et al.; DeepSeekMath's appendix has means (`length_normalise`).",
+        "That appendix prints a wrong index, an argument of the sigmoid and a coefficient without beta that "
+        "don't follow from its objective; the gradient here is that of the objective.",
+        "Pairs of two identical completions are dropped: their gradients cancel.",
+    )
     beta: PositiveFloat = 0.1
     """How far from the reference a preference may move the policy: smaller moves further."""
     length_normalise: bool = False

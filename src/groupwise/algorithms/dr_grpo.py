@@ -22,6 +22,11 @@ class DrGRPO(TokenClip):
     """GRPO without its length and difficulty biases."""
 
     name: Literal["dr_grpo"] = "dr_grpo"
+    differences = (
+        "L is the run's largest number of tokens of a completion; the authors' code has its own generation "
+        "budget, 3000 (`length_constant`). It scales the gradient and nothing else.",
+        "Tied rewards give advantages of exactly 0.",
+    )
     scale: Scale = "none"
     """Whose standard deviation: the group's, that of all rewards of the rollout step, or none."""
     aggregation: Aggregation = "seq-mean-token-sum-norm"

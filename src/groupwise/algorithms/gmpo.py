@@ -25,6 +25,10 @@ class GMPO(GroupRelative):
     """Geometric means of token ratios."""
 
     name: Literal["gmpo"] = "gmpo"
+    differences = (
+        'The paper prints only "std": here it is sqrt(population variance + 1e-8), and tied rewards give exactly 0.',
+        "One optimiser step per rollout by default, where the gradient is GRPO's; `[updates]` sets more.",
+    )
     aggregation: Literal["seq-mean-token-mean"] = "seq-mean-token-mean"
     """Fixed: another one would multiply a completion's loss by its length."""
     clip_low: PositiveFloat = 0.4

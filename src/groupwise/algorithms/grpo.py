@@ -34,6 +34,12 @@ class GRPO(TokenClip, ProcessSettings):
     """Group relative policy optimisation, with outcome or process supervision."""
 
     name: Literal["grpo"] = "grpo"
+    differences = (
+        'The paper prints only "std" and no clip range: here they are sqrt(population variance + 1e-8) and 0.2.',
+        "Tied rewards give advantages of exactly 0, where others divide rounding errors by an epsilon.",
+        "Completions without a score leave the statistics and the loss.",
+        "Iterative GRPO moves the reference alone: rewards are verifiers, so no reward model is trained on.",
+    )
     beta: NonNegativeFloat = 0.04
     """Weight of the KL to the reference policy; 0 needs no reference at all."""
     supervision: Literal["outcome", "process"] = "outcome"

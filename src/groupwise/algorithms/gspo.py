@@ -26,6 +26,10 @@ class GSPO(GroupRelative):
     """Ratios of whole completions."""
 
     name: Literal["gspo"] = "gspo"
+    differences = (
+        'The paper prints only "std": here it is sqrt(population variance + 1e-8), and tied rewards give exactly 0.',
+        "One optimiser step per rollout by default, where the gradient is GRPO's; the paper has four minibatches.",
+    )
     aggregation: Literal["seq-mean-token-mean"] = "seq-mean-token-mean"
     """Fixed: another one would multiply a completion's loss by its length."""
     clip_low: PositiveFloat = 3e-4

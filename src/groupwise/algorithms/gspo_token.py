@@ -24,6 +24,12 @@ class GSPOToken(GroupRelative):
     """Ratios of whole completions, gradients of single tokens."""
 
     name: Literal["gspo_token"] = "gspo_token"
+    differences = (
+        "In training every token has the advantage of its completion, and so the gradient is GSPO's; the paper's "
+        "use for it, advantages that differ by token, is open to `groupwise.evaluate` and to algorithms built on "
+        "it.",
+        'The paper prints only "std": here it is sqrt(population variance + 1e-8), and tied rewards give exactly 0.',
+    )
     aggregation: Literal["seq-mean-token-mean"] = "seq-mean-token-mean"
     """Fixed: another one would multiply a completion's loss by its length."""
     clip_low: PositiveFloat = 3e-4

@@ -20,6 +20,10 @@ class OnlineRFT(RightAnswers):
     """Fine-tuning on the right ones of the policy's own samples."""
 
     name: Literal["online_rft"] = "online_rft"
+    differences = (
+        "The objective is Eq. 11 as printed, a mean over right and wrong completions alike.",
+        "A truncated completion is never right, unless `accept_truncated` says so.",
+    )
     denominator: Literal["kept", "all"] = "all"
     """What the mean is over: right completions, or all that were sampled."""
     needs: ClassVar[Needs] = Needs("prompts", rewards=True, verdicts=True, on_policy=True)

@@ -27,6 +27,15 @@ class PPO(ActorCritic):
     """Proximal policy optimisation with a critic."""
 
     name: Literal["ppo"] = "ppo"
+    differences = (
+        "A mean over all tokens of the step; DeepSeekMath's Eq. 1 averages over each completion first "
+        "(`seq-mean-token-mean`).",
+        "The KL in the reward is that of the policy that sampled, log(pi_old / pi_ref), as every implementation "
+        "has it; papers print pi_theta.",
+        "Advantages are whitened over the rollout step, and the critic's loss is clipped: details of "
+        "implementations that the objective doesn't print (`whiten`, `value_clip`).",
+        "One optimiser step per rollout by default, where nothing is clipped; `[updates]` sets more.",
+    )
     beta: NonNegativeFloat = 0.05
     """Weight of the KL to the reference policy; 0 needs no reference at all."""
     clip_low: PositiveFloat = 0.2

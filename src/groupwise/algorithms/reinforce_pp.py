@@ -37,6 +37,11 @@ class ReinforcePP(PolicyGradient):
     """Returns per token, normalised over the whole step."""
 
     name: Literal["reinforce_pp"] = "reinforce_pp"
+    differences = (
+        "Mean and standard deviation are over the tokens of the rollout step, so long completions weigh more in "
+        "them; the paper's text counts samples.",
+        "One optimiser step per rollout by default, where nothing is clipped; `[updates]` sets more.",
+    )
     aggregation: Aggregation = "token-mean"
     """How losses of tokens are averaged, over the whole optimiser step."""
     beta: NonNegativeFloat = 0.001

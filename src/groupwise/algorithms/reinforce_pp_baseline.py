@@ -30,6 +30,11 @@ class ReinforcePPBaseline(TokenClip):
     """Group-centred rewards, normalised over the whole step."""
 
     name: Literal["reinforce_pp_baseline"] = "reinforce_pp_baseline"
+    differences = (
+        "The step's mean and standard deviation count a completion once per token; the paper's text counts "
+        'samples (`statistics = "completions"`).',
+        "One optimiser step per rollout by default, where nothing is clipped; `[updates]` sets more.",
+    )
     aggregation: Aggregation = "token-mean"
     """How losses of tokens are averaged, over the whole optimiser step."""
     beta: NonNegativeFloat = 0.001

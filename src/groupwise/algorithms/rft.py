@@ -89,6 +89,13 @@ class RFT(RightAnswers):
     """Fine-tuning on the right ones of samples that were drawn once."""
 
     name: Literal["rft"] = "rft"
+    differences = (
+        "Wrong samples are left out before the mean is taken; the equation averages over all samples "
+        '(`denominator = "all"`), which is the same gradient times the share of right ones.',
+        "Identical right answers to a prompt count once, and at most `max_per_prompt` of them do; the equation "
+        "has every sample.",
+        "A truncated completion is never right, unless `accept_truncated` says so.",
+    )
     deduplicate: bool = True
     """Count identical right answers to a prompt once; the stop token doesn't matter."""
     max_per_prompt: PositiveInt = 4

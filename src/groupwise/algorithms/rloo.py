@@ -32,6 +32,10 @@ class RLOO(GroupRelative):
     """REINFORCE against the mean of the other completions."""
 
     name: Literal["rloo"] = "rloo"
+    differences = (
+        "Plain REINFORCE, as in the paper; the clipped forms that other trainers call RLOO are `surrogate_form`.",
+        "The KL in the reward is taken at the policy that sampled, and rewards are tied only where it is equal too.",
+    )
     baseline: Baseline = "leave-one-out"
     """What is subtracted: the mean of the group, or that of its other completions."""
     scale: Scale = "none"

@@ -23,6 +23,11 @@ class SAPO(GroupRelative):
     """A soft gate on the ratio."""
 
     name: Literal["sapo"] = "sapo"
+    differences = (
+        'The paper prints only "std": here it is sqrt(population variance + 1e-8), and tied rewards give exactly 0.',
+        "One optimiser step per rollout by default, where the gate is 1 and the gradient is GRPO's; `[updates]` "
+        "sets more.",
+    )
     tau_pos: PositiveFloat = 1.0
     """How sharply good tokens are gated."""
     tau_neg: PositiveFloat = 1.05

@@ -26,6 +26,10 @@ class SFT(AlgorithmSettings):
     """Supervised fine-tuning on demonstrations."""
 
     name: Literal["sft"] = "sft"
+    differences = (
+        "A mean over all target tokens of the step; the equation averages over each demonstration first "
+        "(`seq-mean-token-mean`). They agree when all are equally long.",
+    )
     aggregation: Literal["token-mean", "seq-mean-token-mean"] = "token-mean"
     """How losses of tokens are averaged, over the whole optimiser step."""
     needs: ClassVar[Needs] = Needs("demonstrations", rewards=False)

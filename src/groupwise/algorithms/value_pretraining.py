@@ -27,6 +27,12 @@ class ValuePretraining(ActorCritic):
     """The critic alone, on the returns of a fixed policy."""
 
     name: Literal["value_pretraining"] = "value_pretraining"
+    differences = (
+        "The stage ends early once the critic explains half of the variance of its targets "
+        "(`explained_variance`); VAPO pretrains for 50 steps.",
+        "The critic starts as a copy of the policy with a head of zeros; VAPO's starts from a reward model "
+        "(`critic.start`).",
+    )
     lam: float = Field(default=1.0, ge=0, le=1)
     """The trace of the critic's targets: 1 is the return."""
     whiten: bool = False

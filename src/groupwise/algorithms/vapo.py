@@ -34,6 +34,14 @@ class VAPO(VCPPO):
     """Value-based augmented PPO."""
 
     name: Literal["vapo"] = "vapo"  # type: ignore[assignment]
+    differences = (
+        "The formula of the trace is negative for completions below 1/alpha = 20 tokens; there lambda is "
+        "`lam_floor`, 0.",
+        "Value pretraining is a stage of its own, `value_pretraining`, before this one.",
+        "Advantages are whitened over the rollout step and the critic's loss is clipped, as in `ppo` (`whiten`, "
+        "`value_clip`).",
+        "One optimiser step per rollout by default, where nothing is clipped; `[updates]` sets more.",
+    )
     clip_high: PositiveFloat = 0.28
     """A good token's ratio is clipped above 1 + clip_high."""
     length_alpha: Bound = 0.05

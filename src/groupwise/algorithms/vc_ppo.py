@@ -21,6 +21,13 @@ class VCPPO(PPO):
     """PPO with a pretrained critic and a trace of its own for it."""
 
     name: Literal["vc_ppo"] = "vc_ppo"  # type: ignore[assignment]
+    differences = (
+        "Value pretraining is a stage of its own, `value_pretraining`, before this one; alone, this is PPO with "
+        "two traces.",
+        "Advantages are whitened over the rollout step and the critic's loss is clipped, as in `ppo` (`whiten`, "
+        "`value_clip`).",
+        "No KL unless `beta` is set.",
+    )
     beta: NonNegativeFloat = 0.0
     """Weight of the KL to the reference policy; 0 needs no reference at all."""
     critic_lam: float = Field(default=1.0, ge=0, le=1)
