@@ -129,6 +129,9 @@ class Stage(Settings):
 
     steps: int = Field(ge=1)
     """Optimiser steps of the stage; a rollout feeds as many as `updates` says."""
+    max_tokens_sampled: int | None = Field(default=None, ge=1)
+    """End the stage before its last step, with the rollout that brings the tokens it sampled to this number: algorithms
+    that take different numbers of samples per step can so be compared on one budget."""
     algorithm: AnyAlgorithm
     """What turns scores into a loss."""
     task: AnyTask

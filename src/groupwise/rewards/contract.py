@@ -46,6 +46,9 @@ class Record:
     token_ids: tuple[int, ...]
     """The sampled ids, terminator included."""
     finish_reason: FinishReason
+    token_ends: tuple[int, ...] | None = None
+    """For each token how many characters of `text` are complete with it; a step that takes the first n characters ends
+    with the first token that has n or more. None where the algorithm asks for no step rewards."""
 
 
 class Reward(Protocol):

@@ -33,6 +33,8 @@ class Sampler:
     """`train`, `eval` or `sample`; a part of every draw's key."""
     group_size: int
     sampling: SamplingParams
+    token_ends: bool = False
+    """Tell rewards where in the text each token ends, which rewards of steps need."""
 
     def gather(self, prompts: Sequence[tuple[Prompt, int]]) -> Gathered:
         """One scored group for each (prompt, visit number)."""
@@ -41,7 +43,7 @@ class Sampler:
         sampled = time.perf_counter()
         ids = [f"{prompt.id}#{visit}" for prompt, visit in prompts]
         records = [
-            record_for(prompt, completion, self.tokenizer, self.stop_ids, group_id)
+            record_for(prompt, completion, self.tokenizer, self.stop_ids, group_id, with_token_ends=self.token_ends)
             for group_id, (prompt, _), group in zip(ids, prompts, completions, strict=True)
             for completion in group
         ]

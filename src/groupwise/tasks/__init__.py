@@ -9,10 +9,18 @@ from groupwise.tasks.in_memory import GivenRows, InMemory
 from groupwise.tasks.instructions import Instructions
 from groupwise.tasks.reasoning_gym import ReasoningGym
 from groupwise.tasks.sums import Sums
+from groupwise.tasks.worked_sums import WorkedSums
 
-TASKS = {"instructions": Instructions, "sums": Sums, "data": Data, "reasoning_gym": ReasoningGym, "rows": GivenRows}
+TASKS = {
+    "instructions": Instructions,
+    "sums": Sums,
+    "worked_sums": WorkedSums,
+    "data": Data,
+    "reasoning_gym": ReasoningGym,
+    "rows": GivenRows,
+}
 
-AnyTask = Annotated[Instructions | Sums | Data | ReasoningGym | GivenRows, Field(discriminator="name")]
+AnyTask = Annotated[Instructions | Sums | WorkedSums | Data | ReasoningGym | GivenRows, Field(discriminator="name")]
 """What a run file may name as its task."""
 
-__all__ = ["TASKS", "AnyTask", "Data", "GivenRows", "InMemory", "Instructions", "ReasoningGym", "Sums"]
+__all__ = ["TASKS", "AnyTask", "Data", "GivenRows", "InMemory", "Instructions", "ReasoningGym", "Sums", "WorkedSums"]

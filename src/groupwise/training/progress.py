@@ -16,6 +16,8 @@ class Progress:
     """0-based index of the stage in hand; the number of stages when the run is done."""
     stage_step: int = 0
     """Steps done in this stage."""
+    stage_tokens: int = 0
+    """Tokens sampled to train on in this stage."""
     updates: int = 0
     """Steps that changed the weights: the version of the policy."""
     no_signal: int = 0
@@ -30,7 +32,7 @@ class Progress:
     def end_stage(self) -> None:
         """Go on to the next stage."""
         self.ends.append(self.step)
-        self.stage, self.stage_step = self.stage + 1, 0
+        self.stage, self.stage_step, self.stage_tokens = self.stage + 1, 0, 0
 
     def to_json(self) -> dict[str, Any]:
         """The counters as JSON values."""

@@ -1,6 +1,6 @@
 """The loop. It knows no algorithm, reward, task or engine by name.
 
-    get scored groups -> keep -> pack -> annotate -> credit -> minibatches -> update -> publish -> record -> evaluate -> save
+get scored groups -> keep -> pack -> annotate -> credit -> minibatches -> update -> publish -> record -> evaluate -> save
 """
 
 from __future__ import annotations
@@ -86,18 +86,21 @@ class Trainer:
         watch.add(gathered.seconds)
         kept, dropped = keep(stage, gathered)
         batch = self.prepare(stage, kept)
+        self.progress.stage_tokens += gathered.tokens_sampled
         rollout = rollout_metrics(stage.algorithm, gathered, batch, dropped)
         credit = merged([stage.algorithm.diagnose(batch)])
         key = f"{self.run.seed}/{stage.key}/{self.progress.stage_step}"
         self.recorder.rollout(self.progress.step + 1, stage.name, gathered.groups, batch, dropped)
-        for minibatch in minibatches(batch, stage.settings.updates, key, whole_groups=stage.algorithm.needs.couples_groups):
+        for minibatch in minibatches(
+            batch, stage.settings.updates, key, whole_groups=stage.algorithm.needs.couples_groups
+        ):
             outcome = stage.update.step(stage.algorithm, minibatch, self.progress.stage_step)
             self.count(outcome, gathered)
             watch.lap("update")
             row = self.recorder.step(self.progress, stage.name, outcome, {**rollout, **credit}, watch)
             rollout, credit, watch = no_rollout(rollout), {}, Watch()
             stage.algorithm = stage.algorithm.advance(row, len(minibatch.completion_spans))
-            ended = self.progress.stage_step == stage.settings.steps or _reached(stage, row)
+            ended = self.progress.stage_step == stage.settings.steps or _reached(stage, row) or self._spent(stage)
         self.publish()
         self.evaluate(stage, ended=ended)
         self.save_when_due(stage, ended)
@@ -179,6 +182,7 @@ class Trainer:
             purpose=purpose,
             group_size=group_size,
             sampling=SamplingParams(temperature, max_tokens),
+            token_ends=prepared.settings.algorithm.needs.step_rewards,
         )
 
     def count(self, outcome: Outcome, gathered: Gathered) -> None:
@@ -252,6 +256,10 @@ class Trainer:
         """Whether a multiple of `period` lies among the steps that the last rollout fed."""
         step = self.progress.step
         return period > 0 and step // period > (step - stage.settings.updates.per_rollout) // period
+
+    def _spent(self, stage: ActiveStage) -> bool:
+        budget = stage.settings.max_tokens_sampled
+        return budget is not None and self.progress.stage_tokens >= budget
 
     def _last(self, stage: ActiveStage) -> bool:
         return stage.index == len(self.run.stages) - 1
