@@ -125,6 +125,28 @@ def init(
 
 
 @app.command()
+def explain(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A run file, the name of a packaged run, or that of an algorithm.", metavar="RUN | ALGORITHM"
+        ),
+    ],
+    settings: SetOption = None,
+) -> None:
+    """Say what a run or an algorithm optimises: the paper's form, the objective with these numbers, how they differ.
+
+    Also where the data come from, which models are in memory and why, and what each setting does. Beside an
+    algorithm's name `--set` takes its own settings: `groupwise explain grpo --set preset=trl-1.16`.
+    """
+    with _user_errors():
+        from groupwise.training.explaining import explain as lines_of
+
+        for line in lines_of(what, settings or [], min(Console().width, 110)):
+            print(line)
+
+
+@app.command()
 def export(
     run_folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN_DIR")],
     out: Annotated[Path, typer.Argument(help="The folder to make.")],

@@ -136,6 +136,10 @@ class Algorithm(Protocol):
     def reads(self) -> Reads:
         """Which arrays change the result with these settings."""
 
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """How it differs from the published form, in sentences for `groupwise explain` and the docs."""
+
     def keep(self, group: Group) -> str | None:
         """None to keep the group, or the reason to drop it."""
 

@@ -114,10 +114,12 @@ class PolicyGradient(AlgorithmSettings):
 
     @property
     def kl_in_loss(self) -> bool:
+        """Whether the KL is differentiated."""
         return self.beta > 0 and self.kl_placement == "loss"
 
     @property
     def kl_in_reward(self) -> bool:
+        """Whether the KL is subtracted from the reward."""
         return self.beta > 0 and self.kl_placement == "reward"
 
     @property

@@ -12,7 +12,7 @@ GC = A_t.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat
 
@@ -27,7 +27,7 @@ class PPO(ActorCritic):
     """Proximal policy optimisation with a critic."""
 
     name: Literal["ppo"] = "ppo"
-    differences = (
+    differences: ClassVar[tuple[str, ...]] = (
         "A mean over all tokens of the step; DeepSeekMath's Eq. 1 averages over each completion first "
         "(`seq-mean-token-mean`).",
         "The KL in the reward is that of the policy that sampled, log(pi_old / pi_ref), as every implementation "

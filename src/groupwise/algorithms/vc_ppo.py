@@ -10,7 +10,7 @@ pretrained: a stage with `value_pretraining` before this one. GC = rho_t A_t [no
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat
 
@@ -21,7 +21,7 @@ class VCPPO(PPO):
     """PPO with a pretrained critic and a trace of its own for it."""
 
     name: Literal["vc_ppo"] = "vc_ppo"  # type: ignore[assignment]
-    differences = (
+    differences: ClassVar[tuple[str, ...]] = (
         "Value pretraining is a stage of its own, `value_pretraining`, before this one; alone, this is PPO with "
         "two traces.",
         "Advantages are whitened over the rollout step and the critic's loss is clipped, as in `ppo` (`whiten`, "
