@@ -27,6 +27,7 @@ BASE = {"types", "errors", "settings"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "algorithms": {"core"},
+    "evaluation": {"algorithms", "core"},
     "packing": set(),
     "models": {"packing"},
     "engines": {"models", "packing"},

@@ -155,6 +155,7 @@ def degenerate_groups(rewards: Tensor, group_index: Tensor, num_groups: int, tie
 
 
 def group_statistics(rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: float) -> GroupStatistics:
+    """Mean and size of each group's scored values [N] float64, and whether they are tied."""
     if rewards.isinf().any():
         first = int(rewards.isinf().nonzero()[0])
         raise NonFiniteLogprobError(
