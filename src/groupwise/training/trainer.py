@@ -91,16 +91,17 @@ class Trainer:
         credit = merged([stage.algorithm.diagnose(batch)])
         key = f"{self.run.seed}/{stage.key}/{self.progress.stage_step}"
         self.recorder.rollout(self.progress.step + 1, stage.name, gathered.groups, batch, dropped)
+        rows: list[dict] = []
         for minibatch in minibatches(
             batch, stage.settings.updates, key, whole_groups=stage.algorithm.needs.couples_groups
         ):
             outcome = stage.update.step(stage.algorithm, minibatch, self.progress.stage_step)
             self.count(outcome, gathered)
             watch.lap("update")
-            row = self.recorder.step(self.progress, stage.name, outcome, {**rollout, **credit}, watch)
+            rows.append(self.recorder.step(self.progress, stage.name, outcome, {**rollout, **credit}, watch))
             rollout, credit, watch = no_rollout(rollout), {}, Watch()
-            stage.algorithm = stage.algorithm.advance(row, len(minibatch.completion_spans))
-            ended = self.progress.stage_step == stage.settings.steps or _reached(stage, row) or self._spent(stage)
+        ended = self.progress.stage_step == stage.settings.steps or _reached(stage, rows[0]) or self._spent(stage)
+        stage.algorithm = stage.algorithm.advance(rows[0], len(batch.completion_spans))
         self.publish()
         self.evaluate(stage, ended=ended)
         self.save_when_due(stage, ended)
@@ -160,7 +161,7 @@ class Trainer:
     def refresh_reference(self, stage: ActiveStage) -> None:
         """Move the reference to the policy, or towards it, before the rollout of the step, where it is due."""
         refresh, step = stage.algorithm.needs.reference_refresh, self.progress.stage_step
-        if stage.reference is not None and refresh is not None and step and step % refresh.every == 0:
+        if stage.reference is not None and refresh is not None and _crossed(stage, step, refresh.every):
             stage.reference.refresh(refresh.mixing)
 
     def publish(self) -> None:
@@ -254,8 +255,7 @@ class Trainer:
 
     def _crossed(self, stage: ActiveStage, period: int) -> bool:
         """Whether a multiple of `period` lies among the steps that the last rollout fed."""
-        step = self.progress.step
-        return period > 0 and step // period > (step - stage.settings.updates.per_rollout) // period
+        return _crossed(stage, self.progress.step, period)
 
     def _spent(self, stage: ActiveStage) -> bool:
         budget = stage.settings.max_tokens_sampled
@@ -275,8 +275,13 @@ def keep(stage: ActiveStage, gathered: Gathered) -> tuple[list[Group], dict[str,
     return kept, dropped
 
 
+def _crossed(stage: ActiveStage, step: int, period: int) -> bool:
+    """Whether a multiple of `period` lies among the steps up to `step` that the last rollout fed."""
+    return step > 0 and period > 0 and step // period > (step - stage.settings.updates.per_rollout) // period
+
+
 def _reached(stage: ActiveStage, row: dict) -> bool:
-    """Whether the metric that ends the stage early is above its value."""
+    """Whether the metric that ends the stage early is above its value; `row` is the first of a rollout."""
     until = stage.algorithm.needs.until
     return until is not None and row.get(until[0]) is not None and row[until[0]] > until[1]
 
