@@ -34,13 +34,13 @@ def test_rft_takes_right_answers_once_and_not_too_many():
     )
 
     def ids(**settings):
-        return [one.token_ids for one in RFT(**settings).select(sampled).completions]
+        return [one.token_ids for one in RFT(**settings).select(sampled)[0].completions]
 
     assert ids() == [(5, 1), (7, 1), (9, 1)]
     assert ids(max_per_prompt=2) == [(5, 1), (7, 1)]
     assert ids(deduplicate=False) == [(5, 1), (5, 2), (7, 1), (9, 1)]
     assert ids(accept_truncated=True, deduplicate=False, max_per_prompt=9)[2] == (5, 1)
-    assert RFT(denominator="all").select(sampled) == sampled
+    assert RFT(denominator="all").select(sampled) == [sampled]
     assert RFT().keep(group((completion(6, 1), WRONG))) == "no completion is right"
     assert RFT().keep(sampled) is None
 

@@ -7,7 +7,7 @@ settings stay what they are. `GroupRelative`, `ActorCritic` and `PolicyGradient`
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
@@ -45,9 +45,9 @@ class AlgorithmSettings(Settings):
             return "no completion was scored"
         return None
 
-    def select(self, group: Group) -> Group:
+    def select(self, group: Group) -> Sequence[Group]:
         """All of it."""
-        return group
+        return [group]
 
     def mask(self, batch: Batch) -> Batch:
         """Nothing more than is masked already."""

@@ -9,7 +9,7 @@ file names is what runs.
 The trainer calls it in this order, once per rollout step, and never asks for its name:
 
     keep(group)            for each scored group: None, or why it is dropped
-    select(group)          the completions of a kept group that are trained on: all of them, for most
+    select(group)          what is trained on of a kept group: itself, for most
     credit(batch)          advantages (and returns) of all groups of the step; statistics go through `reduce`
     diagnose(batch)        what credit is worth saying about, as metrics
     per optimiser step:
@@ -57,7 +57,7 @@ A worked example, REINFORCE with the batch mean as its baseline, complete:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, runtime_checkable
 
@@ -143,8 +143,9 @@ class Algorithm(Protocol):
     def keep(self, group: Group) -> str | None:
         """None to keep the group, or the reason to drop it."""
 
-    def select(self, group: Group) -> Group:
-        """The group with the completions that are trained on."""
+    def select(self, group: Group) -> Sequence[Group]:
+        """What is trained on of a kept group: itself, with fewer completions perhaps, or pairs out of it. Selecting
+        from what was selected changes nothing."""
 
     def mask(self, batch: Batch) -> Batch:
         """The batch with the completions masked that don't count in the loss; part of `credit`."""

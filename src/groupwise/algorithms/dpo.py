@@ -7,16 +7,17 @@
 `length_normalise` takes the mean over a completion's tokens in place of the sum, as DeepSeekMath writes it; W is then
 1/(P |o|), else 1/P, over P pairs. (That appendix prints a wrong index in the term of the rejected completion, leaves
 beta out of its coefficient, and gives the sigmoid the ratios of single tokens; the equation above is what it derives.)
-A pair is a group of two, the chosen completion first; it is never split.
+A pair is a group of two, the chosen completion first; it is never split. Pairs are those of a data set, or are made of
+samples that were drawn once from the policy as it is before training: the best right ones against the worst wrong ones.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -26,7 +27,7 @@ from groupwise.algorithms.parts import Reads
 from groupwise.core.layout import Reduce, completions_where, identity, per_completion, per_token
 from groupwise.core.masks import where_mask
 from groupwise.core.metrics import pair_metrics
-from groupwise.core.selection import chosen_completions, unusable_pair
+from groupwise.core.selection import chosen_completions, preference_pairs, unusable_pair
 from groupwise.core.weights import token_weights
 from groupwise.types import Batch, Group
 
@@ -47,7 +48,30 @@ class DPO(AlgorithmSettings):
     """Compare means over tokens in place of sums."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
     """The share of preferences taken to be the wrong way round."""
-    needs: ClassVar[Needs] = Needs("pairs", rewards=False, min_group_size=2, reference=True, couples_groups=True)
+    pairs_from: Literal["data", "samples"] = "data"
+    """Rows with `chosen` and `rejected`, or the policy's own samples, scored."""
+    pairs_per_prompt: PositiveInt = 1
+    """The most pairs made of the samples of one prompt."""
+
+    @property
+    def needs(self) -> Needs:
+        """Pairs and a reference; or verdicts on samples, to make pairs of."""
+        if self.pairs_from == "data":
+            return Needs("pairs", rewards=False, min_group_size=2, reference=True, couples_groups=True)
+        return Needs(
+            "prompts",
+            rewards=True,
+            min_group_size=2,
+            sampling="once",
+            verdicts=True,
+            reference=True,
+            couples_groups=True,
+        )
+
+    def select(self, group: Group) -> list[Group]:
+        """The group, where it is a pair already; the pairs that can be made of it, where it was sampled and scored."""
+        made = self.pairs_from == "data" or all(score is None for score in group.scores)
+        return [group] if made else preference_pairs(group, self.pairs_per_prompt)
 
     @property
     def reads(self) -> Reads:

@@ -109,9 +109,9 @@ class RFT(RightAnswers):
             return "no completion is right"
         return reason
 
-    def select(self, group: Group) -> Group:
+    def select(self, group: Group) -> list[Group]:
         """The right completions that are trained on; all, where the mean is over all."""
-        return take_completions(group, self._right(group)) if self.denominator == "kept" else group
+        return [take_completions(group, self._right(group)) if self.denominator == "kept" else group]
 
     def _right(self, group: Group) -> list[int]:
         return right_completions(

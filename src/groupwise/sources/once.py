@@ -22,7 +22,7 @@ class Once:
         self,
         prompts: Sequence[Prompt],
         sampler: Sampler,
-        select: Callable[[Group], Group],
+        select: Callable[[Group], Sequence[Group]],
         record: Callable[[Sequence[Group]], None],
         recall: Callable[[], Sequence[Group] | None],
         *,
@@ -56,7 +56,7 @@ class Once:
         if self.cursor is None:
             sampled = self.recall()
             assert sampled is not None
-            self.kept = [group for group in map(self.select, sampled) if group.completions]
+            self.kept = [part for group in sampled for part in self.select(group) if part.completions]
             if not self.kept:
                 raise TrainingError(
                     f"none of {len(sampled)} sampled groups has a completion to train on",

@@ -95,7 +95,7 @@ def _row(
         "stage": stage,
         "group_id": group.id,
         "prompt_id": group.prompt.id,
-        "visit": completion.key.visit if completion.key else int(group.id.rpartition("#")[2] or 0),
+        "visit": completion.key.visit if completion.key else _visit(group),
         "sample": sample,
         "prompt": group.prompt.text,
         "prompt_token_ids": list(group.prompt.token_ids),
@@ -113,6 +113,11 @@ def _row(
         "kept": dropped is None,
         "dropped_because": dropped,
     }
+
+
+def _visit(group: Group) -> int:
+    """From the group's id, `PROMPT#VISIT`, or `PROMPT#VISIT/PAIR` for a pair made of its completions."""
+    return int(group.id.rpartition("#")[2].partition("/")[0] or 0)
 
 
 def read_groups(path: Path) -> list[Group]:

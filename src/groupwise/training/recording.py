@@ -143,7 +143,7 @@ class Watch:
 
 def _degenerate_share(algorithm: Algorithm, batch: Batch) -> float | None:
     """The share of groups whose rewards are tied; None where there are no rewards."""
-    if not algorithm.needs.rewards or not batch.group_ids:
+    if not algorithm.needs.rewards or bool(batch.rewards.isnan().all()):
         return None
     flags = degenerate_groups(batch.rewards, batch.group_index, len(batch.group_ids))
     return float(flags.double().mean())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -110,9 +111,13 @@ class Trainer:
 
     def prepare(self, stage: ActiveStage, groups: Sequence[Group]) -> Batch:
         """Pack, annotate, credit: the batch that a rollout's optimiser steps are cut from."""
+        needs = stage.algorithm.needs
+        batch = to(pack(groups, temperature=stage.temperature), self.policy.device)
+        if needs.sampling == "once":  # drawn from another policy, so there is nothing to compare with
+            batch = replace(batch, sampler_log_probs=None)
         batch = annotate(
-            to(pack(groups, temperature=stage.temperature), self.policy.device),
-            stage.algorithm.needs,
+            batch,
+            needs,
             self.policy,
             stage.reference,
             stage.critic,
@@ -271,7 +276,7 @@ def keep(stage: ActiveStage, gathered: Gathered) -> tuple[list[Group], dict[str,
     for group in gathered.groups:
         if group.id not in dropped and (reason := stage.algorithm.keep(group)) is not None:
             dropped[group.id] = reason
-    kept = [stage.algorithm.select(group) for group in gathered.groups if group.id not in dropped]
+    kept = [part for group in gathered.groups if group.id not in dropped for part in stage.algorithm.select(group)]
     return kept, dropped
 
 

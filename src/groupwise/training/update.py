@@ -145,10 +145,11 @@ def per_token_values(
 
 
 def _sampler_metrics(batch: Batch, log_probs: Tensor, entropy: Tensor) -> dict[str, Metric]:
-    """Entropy, and how far the sampler's log-probs are from the trainer's."""
+    """Entropy, and how far the sampler's log-probs are from those of the trainer for the same policy."""
     count = int(batch.loss_mask.sum())
     metrics: dict[str, Metric] = {"entropy": Mean(float(entropy.sum()), count)}
     if batch.sampler_log_probs is not None and count:
-        gap = (log_probs - batch.sampler_log_probs)[batch.loss_mask].abs().max()
+        same_policy = log_probs if batch.old_log_probs is None else batch.old_log_probs
+        gap = (same_policy - batch.sampler_log_probs)[batch.loss_mask].abs().max()
         metrics["sampler_gap_max"] = Maximum(float(gap))
     return metrics
