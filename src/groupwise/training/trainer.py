@@ -39,6 +39,9 @@ from groupwise.training.stage import ActiveStage, build_stage
 from groupwise.training.update import NO_SIGNAL, UPDATED, Outcome
 from groupwise.types import Batch, Group
 
+ALGORITHM: TypeAdapter = TypeAdapter(AnyAlgorithm)
+"""Reads and writes an algorithm as it is now: coefficients that follow the run are no longer those of the run file."""
+
 
 class Trainer:
     """Trains a policy through the stages of a run, from the start or from a checkpoint."""
@@ -157,7 +160,7 @@ class Trainer:
             return
         state = _read(folder)
         stage.source.restore(state["source"])
-        stage.algorithm = TypeAdapter(AnyAlgorithm).validate_python(state["algorithm"])
+        stage.algorithm = ALGORITHM.validate_python(state["algorithm"])
         if stage.reference is not None and (folder / "reference.safetensors").is_file():
             stage.reference.restore(folder / "reference.safetensors")
         for name, optimizer in stage.update.active.items():
@@ -239,7 +242,7 @@ class Trainer:
             state = {
                 "progress": progress.to_json(),
                 "source": stage.source.state(),
-                "algorithm": stage.algorithm.model_dump(mode="json"),
+                "algorithm": ALGORITHM.dump_python(stage.algorithm, mode="json"),
             }
             (path / "trainer.json").write_text(json.dumps(state))
 
