@@ -1,5 +1,6 @@
 # make train    the main job: install, get the default model, train it on short instructions
 # make test     install, then the fast tests
+# make test-learning  every algorithm trains a tiny model, and fails to with its sign flipped
 # make test-all everything: lint, types, slow tests
 # make install  the environment alone, in .venv
 
@@ -12,13 +13,16 @@ BIN := $(VENV)/bin
 # One thread per test process: the tests' models are tiny, and threads would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8
 
-.PHONY: train test test-all lint format install clean
+.PHONY: train test test-learning test-all lint format install clean
 
 train: install
 	$(BIN)/groupwise train $(RUN)
 
 test: install
 	$(PYTEST) -m "not slow"
+
+test-learning: install
+	$(PYTEST) -m learning
 
 test-all: install lint
 	$(PYTEST)
