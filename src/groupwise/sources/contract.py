@@ -28,6 +28,8 @@ class Gathered:
     """Groups that are recorded but not trained on: group id -> why."""
     rounds: int = 1
     """Rounds of sampling that it took."""
+    note: str = ""
+    """What a person should hear of it."""
 
 
 class Refill(Protocol):

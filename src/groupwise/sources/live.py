@@ -103,12 +103,12 @@ class Live:
             if decision != "sample":
                 break
             rounds.append(self._sample(prompts))
+        found = (
+            f"{'too few' if kept else 'no'} learnable prompts: after {len(rounds)} rounds of sampling {len(kept)} of "
+            f"{prompts} groups give signal ({_tally(dropped.values())})"
+        )
         if decision == "stop":
-            raise TrainingError(
-                f"no learnable prompts: after {len(rounds)} rounds of sampling {len(kept)} of {prompts} groups give signal "
-                f"({_tally(dropped.values())})",
-                fix="give easier or harder prompts, or set dynamic_sampling.on_exhausted",
-            )
+            raise TrainingError(found, fix="give easier or harder prompts, or set dynamic_sampling.on_exhausted")
         if self.refill.surplus == "carry":
             self.carried = kept[prompts:]
         surplus = {group.id: "more groups than the step needs" for group in kept[prompts:]}
@@ -120,6 +120,7 @@ class Live:
             sum(gathered.tokens_sampled for gathered in rounds),
             dropped | surplus,
             len(rounds),
+            "" if len(kept) >= prompts else f"{found}; the step {'trains on those' if decision == 'train' else 'is skipped'}",
         )
 
     def _sample(self, prompts: int) -> Gathered:

@@ -38,10 +38,14 @@ class Once:
     def groups(self, prompts: int) -> Gathered:
         """The next kept groups. Raises `TrainingError` where nothing of all that was sampled is kept."""
         seconds, tokens = {"rollout": 0.0, "reward": 0.0}, 0
-        if self.cursor is None and self.recall() is None:
-            gathered = self.sampler.gather([(prompt, 0) for prompt in self.prompts])
-            seconds, tokens = dict(gathered.seconds), gathered.tokens_sampled
-            self.record(gathered.groups)
+        if self.cursor is None:
+            sampled = self.recall()
+            if sampled is None:
+                gathered = self.sampler.gather([(prompt, 0) for prompt in self.prompts])
+                sampled, seconds = gathered.groups, dict(gathered.seconds)
+                self.record(sampled)
+            # A run that ended before its first checkpoint has sampled already, and counts that where it would have.
+            tokens = sum(len(completion.token_ids) for group in sampled for completion in group.completions)
         cursor = self._cursor()
         return Gathered([self.kept[index] for index, _ in cursor.take(prompts)], seconds, tokens)
 
@@ -55,7 +59,11 @@ class Once:
         """A cursor over the kept groups, recalled from what was written so that a resumed run sees the very same."""
         if self.cursor is None:
             sampled = self.recall()
-            assert sampled is not None
+            if sampled is None:
+                raise TrainingError(
+                    "the samples that this stage drew once are gone from the run folder",
+                    fix="put samples/ back, or start a new run",
+                )
             self.kept = [part for group in sampled for part in self.select(group) if part.completions]
             if not self.kept:
                 raise TrainingError(

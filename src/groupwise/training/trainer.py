@@ -88,6 +88,8 @@ class Trainer:
         watch = Watch()
         gathered = stage.source.groups(stage.settings.prompts.per_step)
         watch.add(gathered.seconds)
+        if gathered.note:
+            self.display.say(gathered.note)
         kept, dropped = keep(stage, gathered)
         batch = self.prepare(stage, kept)
         self.progress.stage_tokens += gathered.tokens_sampled
