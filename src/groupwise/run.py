@@ -156,13 +156,13 @@ class Stage(Settings):
             )
         if self.steps % self.updates.per_rollout:
             raise ValueError(
-                f"steps = {self.steps} is no multiple of updates.epochs x updates.minibatches = {self.updates.per_rollout}"
-                ", the optimiser steps of one rollout; make it one"
+                f"steps = {self.steps} is no multiple of the {self.updates.per_rollout} optimiser steps that a rollout "
+                "feeds (updates.epochs x updates.minibatches); make it one"
             )
         if self.updates.minibatches > self.prompts.per_step and self.updates.split == "groups":
             raise ValueError(
-                f"updates.minibatches = {self.updates.minibatches} is more than the {self.prompts.per_step} groups of a "
-                'rollout; raise prompts.per_step, or set updates.split = "completions"'
+                f"updates.minibatches = {self.updates.minibatches} is more than the {self.prompts.per_step} groups of "
+                'a rollout; raise prompts.per_step, or set updates.split = "completions"'
             )
         return self
 

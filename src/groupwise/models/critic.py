@@ -18,8 +18,8 @@ from groupwise.models.attention import NAME, Packed
 from groupwise.models.forward import hidden_states
 from groupwise.models.loading import LoadedModel
 from groupwise.models.quiet import quiet
-from groupwise.packing import predictors
 from groupwise.models.settings import CriticSettings
+from groupwise.packing import predictors
 from groupwise.types import Batch
 
 
@@ -55,13 +55,14 @@ class Critic(nn.Module):
             with quiet():
                 model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32)
         except Exception as error:  # whatever a file or a hub provokes there, the user must hear which model it was
-            raise ModelError(f"critic.start = {name!r} can't be loaded ({error})", fix="give a reward model's folder") from error
+            told = f"critic.start = {name!r} can't be loaded ({error})"
+            raise ModelError(told, fix="give a reward model's folder") from error
         if model.config.num_labels != 1:
-            raise ModelError(
-                f"critic.start = {name!r} has {model.config.num_labels} labels", fix="give a model with one, a reward model"
-            )
+            told = f"critic.start = {name!r} has {model.config.num_labels} labels"
+            raise ModelError(told, fix="give a model with one, a reward model")
         if model.config.vocab_size != loaded.model.config.vocab_size:
-            raise ModelError(f"critic.start = {name!r} has another vocabulary than the policy", fix="use one of its family")
+            told = f"critic.start = {name!r} has another vocabulary than the policy"
+            raise ModelError(told, fix="use one of its family")
         critic = cls(model.base_model.to(loaded.device).eval(), loaded.compute_dtype)
         with torch.no_grad():
             critic.head.weight.copy_(model.score.weight)

@@ -10,8 +10,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from groupwise.errors import TrainingError
 from groupwise.engines.contract import Engine, Request, SamplingParams
+from groupwise.errors import TrainingError
 from groupwise.rewards.contract import Reward
 from groupwise.rewards.records import record_for
 from groupwise.sources.contract import Gathered, Refill
@@ -120,7 +120,9 @@ class Live:
             sum(gathered.tokens_sampled for gathered in rounds),
             dropped | surplus,
             len(rounds),
-            "" if len(kept) >= prompts else f"{found}; the step {'trains on those' if decision == 'train' else 'is skipped'}",
+            ""
+            if len(kept) >= prompts
+            else f"{found}; the step {'trains on those' if decision == 'train' else 'is skipped'}",
         )
 
     def _sample(self, prompts: int) -> Gathered:

@@ -71,6 +71,9 @@ class Once:
                     fix="sample more completions per prompt, or easier prompts",
                 )
             self.cursor = Cursor(
-                [group.id for group in self.kept], seed=self.sampler.seed, stage=self.sampler.stage, shuffle=self.shuffle
+                [group.id for group in self.kept],
+                seed=self.sampler.seed,
+                stage=self.sampler.stage,
+                shuffle=self.shuffle,
             )
         return self.cursor

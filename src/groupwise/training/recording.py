@@ -30,9 +30,7 @@ class Recorder:
         self.folder, self.policy, self.display, self.total_steps = folder, policy, display, total_steps
         self.evaluations = [row for row in metrics.read(folder.metrics) if "eval" in row]
 
-    def rollout(
-        self, step: int, stage: str, groups: Sequence[Group], batch: Batch, dropped: Mapping[str, str]
-    ) -> None:
+    def rollout(self, step: int, stage: str, groups: Sequence[Group], batch: Batch, dropped: Mapping[str, str]) -> None:
         """Every completion of a rollout, under the first optimiser step that it feeds."""
         self.completions(ledger.file_of(self.folder.rollouts, step), step, stage, groups, batch, dropped)
 

@@ -105,12 +105,12 @@ class Update:
         total.backward()
         return float(loss.policy.detach()), metrics | dict(loss.metrics)
 
-    def _apply(
-        self, loss: float, rate: float, index: int, tokens: int, metrics: Mapping[str, float | None]
-    ) -> Outcome:
+    def _apply(self, loss: float, rate: float, index: int, tokens: int, metrics: Mapping[str, float | None]) -> Outcome:
         """Clip and step, unless something isn't finite."""
         norms = {name: optimizer.clip() for name, optimizer in self.active.items()}
-        bad = next((f"the {name}'s gradient has norm {norm}" for name, norm in norms.items() if not math.isfinite(norm)), "")
+        bad = next(
+            (f"the {name}'s gradient has norm {norm}" for name, norm in norms.items() if not math.isfinite(norm)), ""
+        )
         if bad or not math.isfinite(loss):
             return self._skipped(f"skipped: {bad or f'the loss is {loss}'}", loss, rate)
         if not any(norms.values()):  # tied rewards at the reference itself: Adam would go on with its momentum
