@@ -1,6 +1,7 @@
 """The loop. It knows no algorithm, reward, task or engine by name.
 
-get scored groups -> keep -> pack -> annotate -> credit -> minibatches -> update -> publish -> record -> evaluate -> save
+get scored groups -> keep -> pack -> annotate -> credit
+        -> minibatches -> update -> record -> publish -> evaluate -> save
 """
 
 from __future__ import annotations
