@@ -1,4 +1,4 @@
-"""The task `worked_sums`: `2+3+4=` is answered step by step, `5+4=9`, in characters, for a model that starts from nothing.
+"""The task `worked_sums`: `2+3+4=` is answered in steps, `5+4=9`, in characters, for a model that starts from nothing.
 
 Each step writes the sum that is left once the first numbers are added up, so a verifier can judge every step and not
 the answer alone: rewards of steps (process supervision) as well as of completions, from plain arithmetic. A step ends
@@ -31,12 +31,14 @@ class WorkedSums(Settings):
     name: Literal["worked_sums"] = "worked_sums"
     numbers: int = Field(default=3, ge=2, le=4)
     """How many numbers a sum has: 3 gives 1,000 sums, whose answers have two steps."""
+    largest: int = Field(default=9, ge=1, le=9)
+    """The largest number in a sum; smaller ones make fewer sums, which are learned sooner."""
     held_out: float = Field(default=0.2, gt=0, le=0.4)
     """Share of the sums that are for the test alone."""
 
     def rows(self, split: Split, seed: int) -> Sequence[Row]:
         """Every sum of the split once, in an order that the seed decides."""
-        sums = keyed_order(product(range(10), repeat=self.numbers), "worked_sums")
+        sums = keyed_order(product(range(self.largest + 1), repeat=self.numbers), "worked_sums")
         test = max(1, round(self.held_out * len(sums)))
         chosen = sums[:test] if split == "test" else sums[test:]
         return [_row(numbers) for numbers in keyed_order(chosen, "worked_sums", seed, split)]
