@@ -105,7 +105,9 @@ def test_the_live_source_walks_its_cursor_and_goes_on_after_a_restart() -> None:
 
 def test_demonstrations_are_groups_of_one_that_nothing_scores() -> None:
     answers = [(TOKENS[str(n)], TOKENS["<eos>"]) for n in range(3)]
-    source = Demonstrations(PROMPTS, answers, Cursor(["p0", "p1", "p2"], seed=0, stage=0, shuffle=False))
+    source = Demonstrations(
+        PROMPTS, [[answer] for answer in answers], Cursor(["p0", "p1", "p2"], seed=0, stage=0, shuffle=False)
+    )
     gathered = source.groups(4)
     assert [group.id for group in gathered.groups] == ["p0#0", "p1#0", "p2#0", "p0#1"]
     for group, answer in zip(gathered.groups, [*answers, answers[0]], strict=True):
@@ -114,6 +116,8 @@ def test_demonstrations_are_groups_of_one_that_nothing_scores() -> None:
         assert completion.segments[0].sampler_log_probs is None and completion.segments[0].trainable
         assert group.scores == (None,)
     assert gathered.tokens_sampled == 0
-    again = Demonstrations(PROMPTS, answers, Cursor(["p0", "p1", "p2"], seed=0, stage=0, shuffle=False))
+    again = Demonstrations(
+        PROMPTS, [[answer] for answer in answers], Cursor(["p0", "p1", "p2"], seed=0, stage=0, shuffle=False)
+    )
     again.restore(source.state())
     assert [group.id for group in again.groups(1).groups] == ["p1#1"]
