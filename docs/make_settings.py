@@ -16,6 +16,11 @@ from typing import Any, Literal
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from groupwise.algorithms import ALGORITHMS, AlgorithmSettings
+from groupwise.algorithms.actor_critic import ActorCritic
+from groupwise.algorithms.group_relative import GroupRelative
+from groupwise.algorithms.policy_gradient import PolicyGradient
+from groupwise.algorithms.token_clip import TokenClip
 from groupwise.run import Run, Stage
 from groupwise.settings import Settings
 
@@ -25,8 +30,41 @@ HEAD = """# All settings
 
 Made from the settings classes by `docs/make_settings.py`; [run-file.md](run-file.md) says how a run file is written.
 Each heading is a table of the run file. Where a heading names a choice, `[algorithm]` with `name = "grpo"` for
-instance, the settings below it belong to that choice alone.
+instance, the settings below it belong to that choice alone. Algorithms share many settings: these stand once, before
+the algorithms, and an algorithm's own heading has what it adds, or has another default for.
+[presets.md](presets.md) has the values that other systems give them; `groupwise explain NAME` lists all settings of one
+algorithm.
+
+## From the papers' symbols
+
+| symbol | setting | |
+|---|---|---|
+| G | `sampling.group_size` | completions per prompt |
+| ε, ε_low, ε_high | `clip_low`, `clip_high` | half-widths of the range: 0.2 is [0.8, 1.2]. In log space for `gmpo`. |
+| c of the dual clip | `dual_clip` | the bound itself; 0 is off |
+| 1 + ε_IS_high, 1 - ε_IS_low | `is_cap`, `is_floor` | of `cispo`: the bounds themselves; 0 is off |
+| β | `beta` | weight of the KL; of `dpo` the scale of its margin |
+| k1, k2, k3 | `kl_estimator` | with `kl_placement` and `kl_gradient` |
+| π_ref | `reference_refresh` | how it follows the policy; by default it stays |
+| μ of GRPO, inner epochs | `updates.epochs` | passes over one rollout |
+| optimiser steps of one pass | `updates.minibatches` | |
+| std and its ε | `std` | `kind`, `eps`, `place`: one table, or a name |
+| 1/\\|o_i\\|, 1/Σ\\|o\\|, ... | `aggregation` | the weight of a token |
+| L, the constant of Dr. GRPO | `length_constant` | |
+| L_max, L_cache of DAPO | `soft_overlong.max_length`, `soft_overlong.cache` | |
+| γ | `gamma` | discount per token |
+| λ, λ_actor | `lam` | the trace of advantages |
+| λ_critic | `critic_lam` | the trace of the critic's targets |
+| α of VAPO | `length_alpha` | |
+| μ of VAPO | `nll_coefficient` | |
+| c_v, ε of the value loss | `value_clip` | |
+| τ_pos, τ_neg of SAPO | `tau_pos`, `tau_neg` | |
+| C, C_min of TIS and masks | `correction.cap`, `correction.floor` | |
+| temperature, τ | `sampling.temperature` | |
 """
+
+SHARED = (AlgorithmSettings, PolicyGradient, GroupRelative, TokenClip, ActorCritic)
+"""Bases whose settings are written once for all algorithms that derive from them."""
 
 WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "length at least"}
@@ -50,6 +88,8 @@ class Section:
     """Its dotted name, each choice in brackets after its table: `algorithm[grpo].std`; empty for the top level."""
     about: str
     settings: list[Setting] = field(default_factory=list)
+    title: str = ""
+    """Stands in the place of a heading made from `place`."""
 
     def names(self) -> list[str]:
         """The dotted names of its settings."""
@@ -57,6 +97,8 @@ class Section:
 
     def heading(self) -> str:
         """The table as the run file writes it, and the `name` that chooses these settings."""
+        if self.title:
+            return self.title
         choice = re.search(r"\[(\w+)\]", self.place)
         table = re.sub(r"\[\w+\]", "", self.place)
         brackets = f"[[{table}]]" if table == "rewards" else f"[{table}]"
@@ -74,10 +116,42 @@ def sections() -> list[Section]:
             classes = list(settings_classes(info.annotation))
             if not classes:
                 top.settings.append(setting(name, info))
+            elif name == "algorithm":
+                found += algorithm_sections()
             elif name != "stages":
                 for one in classes:
                     found += tables(f"{name}[{named(one)}]" if len(classes) > 1 else name, one)
     return found
+
+
+def algorithm_sections() -> list[Section]:
+    """What algorithms share, then what each has of its own, then the tables inside them, once for all that have one."""
+    shared, own = [], []
+    inner: dict[tuple[str, type[Settings]], list[str]] = {}
+    for owner in SHARED:
+        users = [name for name, cls in ALGORITHMS.items() if issubclass(cls, owner)]
+        title = f"`[algorithm]`, shared by {'all' if len(users) == len(ALGORITHMS) else ', '.join(users)}"
+        shared.append(difference(f"algorithm[{owner.__name__}]", owner, title))
+    for name, cls in ALGORITHMS.items():
+        own.append(difference(f"algorithm[{name}]", cls, ""))
+        for key, info in cls.model_fields.items():
+            for one in settings_classes(info.annotation):
+                inner.setdefault((key, one), []).append(name)
+    nested = []
+    for (key, one), users in inner.items():
+        [section] = tables(f"algorithm[{key}]", one)
+        section.title, section.about = f"`[algorithm.{key}]`", f"{section.about} In {', '.join(users)}."
+        nested.append(section)
+    return shared + own + nested
+
+
+def difference(place: str, owner: type[Settings], title: str) -> Section:
+    """The settings that a class doesn't have just so from a shared base."""
+    base = next((one for one in owner.__mro__[1:] if one in SHARED), None)
+    known = [setting(name, info) for name, info in base.model_fields.items()] if base is not None else []
+    added = [setting(name, info) for name, info in owner.model_fields.items() if name != "name"]
+    about = " ".join((owner.__doc__ or "").split())
+    return Section(place, about, [one for one in added if one not in known], title)
 
 
 def tables(place: str, owner: type[Settings]) -> list[Section]:
@@ -143,6 +217,8 @@ def described(annotation: Any) -> str:
         return "table"
     if set(parts) == {int, float, type(None)}:
         return WORDS[float]
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return "table"
     return " or ".join(described(part) for part in parts if part is not type(None))
 
 
@@ -161,7 +237,15 @@ def shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(shown(item) for item in value)}]"
+    if isinstance(value, Settings):
+        return f"{{ {', '.join(f'{key} = {shown(item)}' for key, item in value if item is not None)} }}"
     return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def row(one: Setting) -> str:
+    """A line of a table, in which a bar within a cell needs a backslash."""
+    cells = (f"`{one.name}`", one.default, one.values, one.about)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def page() -> str:
@@ -171,7 +255,7 @@ def page() -> str:
         lines.append(f"## {section.heading()}\n\n{section.about}\n")
         if section.settings:
             lines += ["| setting | default | values | what it is |", "|---|---|---|---|"]
-            lines += [f"| `{one.name}` | {one.default} | {one.values} | {one.about} |" for one in section.settings]
+            lines += [row(one) for one in section.settings]
             lines.append("")
     return "\n".join(lines)
 
