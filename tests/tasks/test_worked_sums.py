@@ -49,17 +49,17 @@ def test_the_test_sums_are_never_trained_on_and_the_seed_only_changes_the_order(
     "text, finish_reason, rewards, ends, correct",
     [
         ("5+4=9", "stop", (1, 1), (3, 5), True),
-        ("9", "stop", (1,), (1,), True),  # all at once
+        ("9", "stop", (0,), (1,), False),  # the answer without its steps
         ("5+4=8", "stop", (1, 0), (3, 5), False),
         ("6+4=10", "stop", (0, 0), (3, 6), False),  # nothing is right after an error
         ("6+4=9", "stop", (0, 0), (3, 5), True),  # the outcome alone knows no steps
         ("5+4", "stop", (0,), (3,), False),  # ends before the answer
         ("5+4=", "stop", (1, 0), (3, 4), False),  # ends where a step was to come
-        ("5+4=9=9", "stop", (1, 1, 0), (3, 5, 7), True),  # a step that adds nothing up
-        ("2+3+4=5+4=9", "stop", (0, 0, 0), (5, 9, 11), True),
+        ("5+4=9=9", "stop", (1, 1, 0), (3, 5, 7), False),  # a step that adds nothing up
+        ("2+3+4=5+4=9", "stop", (0, 0, 0), (5, 9, 11), False),
         ("05+4=9", "stop", (0, 0), (4, 6), True),
         ("4+5=9", "stop", (0, 0), (3, 5), True),
-        ("==9", "stop", (0, 0, 0), (0, 1, 3), True),
+        ("==9", "stop", (0, 0, 0), (0, 1, 3), False),
         ("", "stop", (0,), (0,), False),
         ("5+4=9", "length", (1, 0), (3, 4), False),  # cut: it may not have been done
         ("5+4=", "length", (1,), (3,), False),
@@ -85,7 +85,7 @@ def test_R096_a_token_of_several_characters_ends_the_steps_it_holds():
 
 def test_without_token_ends_the_score_is_that_of_the_outcome():
     found = score("5+4=9", with_token_ends=False)
-    assert found == Score(1.0, True, "is the sum")
+    assert (found.value, found.correct, found.step_rewards, found.step_ends) == (1.0, True, None, None)
 
 
 def test_the_verifier_loads_without_torch():

@@ -22,8 +22,6 @@ from groupwise.tasks.contract import Row, Split
 from groupwise.tasks.keyed import keyed_order
 from groupwise.types import Score
 
-SUM = re.compile(r"(0|[1-9][0-9]{0,8})(\+(0|[1-9][0-9]{0,8}))*")
-
 
 class WorkedSums(Settings):
     """Sums of one-digit numbers, added up from the left in steps that are written down."""
@@ -64,11 +62,12 @@ class Answered(Protocol):
 
 
 def verify(record: Answered) -> Score:
-    """1 where the last step is the answer, else 0; with token ends in the record, a reward of 1 or 0 for each step too.
+    """1 where the steps are as many as there are additions and the last is the answer, else 0; with token ends in the
+    record, a reward of 1 or 0 for each step too.
 
-    A step is right where it is the given sum with some of its first numbers added up, more of them than in any right
-    step before. So nothing is right after an error, and no completion has more right steps than there are additions.
-    The step in which the completion ends must be the answer itself; what was cut at the token limit is wrong.
+    Step k is right where it is the given sum with its first k + 1 numbers added up, and so were all before it: nothing
+    is right after an error, and writing more steps earns nothing. The step in which the completion ends must be the
+    answer itself; what was cut at the token limit is wrong.
     """
     numbers = list(record.columns["numbers"])
     steps = re.findall(r"[^=]*=|[^=]+$", record.text) if record.text else []
@@ -77,8 +76,9 @@ def verify(record: Answered) -> Score:
     if record.finish_reason == "aborted":
         return _score(record, None, "sampling was aborted", steps, [None] * len(steps))
     rewards = _rewards(steps, numbers, stopped=record.finish_reason == "stop")
-    right = record.finish_reason == "stop" and steps[-1] == str(sum(numbers))
-    reason = "is the sum" if right else f"ends with {steps[-1]!r}, not with {sum(numbers)}"
+    wanted = len(numbers) - 1
+    right = record.finish_reason == "stop" and len(steps) == wanted and steps[-1] == str(sum(numbers))
+    reason = f"{len(steps)} of {wanted} steps, the last is {steps[-1]!r}, and the sum is {sum(numbers)}"
     return _score(record, right, reason, steps, rewards)
 
 
@@ -88,15 +88,12 @@ verify.columns = ["numbers"]  # type: ignore[attr-defined]
 def _rewards(steps: Sequence[str], numbers: Sequence[int], *, stopped: bool) -> list[float | None]:
     """1 or 0 for each step."""
     rewards: list[float | None] = []
-    added, sound = 1, True
-    for step in steps:
-        written = step.removesuffix("=")
-        left = [int(number) for number in written.split("+")] if SUM.fullmatch(written) else []
-        now = len(numbers) - len(left) + 1
-        sound = sound and bool(left) and now > added and left == [sum(numbers[:now]), *numbers[now:]]
+    sound = True
+    for number, step in enumerate(steps, start=2):
+        left = [sum(numbers[:number]), *numbers[number:]]
+        sound = sound and number <= len(numbers) and step.removesuffix("=") == "+".join(map(str, left))
         finished = step.endswith("=") or (stopped and len(left) == 1)
         rewards.append(float(sound and finished))
-        added = now
     return rewards
 
 
