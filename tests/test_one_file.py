@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,8 @@ from groupwise.models.policy import Policy
 from groupwise.models.settings import ModelSettings
 from groupwise.packing import pack
 from groupwise.run import OptimizerSettings
-from groupwise.training.update import Update, log_probs_of
+from groupwise.training.optimizer import Optimizer
+from groupwise.training.update import Update, per_token_values
 from groupwise.types import Batch, Completion, Group, Prompt, Score, Segment
 
 FILE = Path(__file__).parents[1] / "examples" / "one_file.py"
@@ -107,19 +109,27 @@ def losses_in_one_file(
     return loss, {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
+def log_probs_of(policy: Policy) -> Callable[[Batch], Tensor]:
+    """What gives a micro-batch's log-probs."""
+    return lambda part: policy.forward.log_probs(part)[0]
+
+
 def losses_in_the_library(folder: Path, beta: float, old_noise: float) -> tuple[float, dict[str, Tensor]]:
     algorithm, policy, step = GRPO(beta=beta, clip_low=CLIP_LOW, clip_high=CLIP_HIGH), packed(folder), batch()
     everything = list(range(len(step.completion_spans)))
     if beta:
-        step = replace(step, ref_log_probs=log_probs_of(packed(folder, 0.02), step, everything, 64))
+        step = replace(step, ref_log_probs=per_token_values(step, everything, 64, log_probs_of(packed(folder, 0.02))))
     if old_noise:
-        step = replace(step, old_log_probs=log_probs_of(packed(folder, old_noise), step, everything, 64))
-    update = Update(policy, algorithm, OptimizerSettings(max_grad_norm=1e9, micro_batch_tokens=16), 1)
+        step = replace(
+            step, old_log_probs=per_token_values(step, everything, 64, log_probs_of(packed(folder, old_noise)))
+        )
+    optimizer = Optimizer(policy.loaded.model.parameters(), OptimizerSettings(max_grad_norm=1e9), 1e-6, steps=1)
+    update = Update(policy, optimizer, None, None, micro_batch_tokens=16)
     gradients: dict[str, Tensor] = {}
-    update.optimizer.register_step_pre_hook(
+    optimizer.adamw.register_step_pre_hook(
         lambda *_: gradients.update({n: p.grad.clone() for n, p in policy.loaded.model.named_parameters()})
     )
-    outcome = update.step(algorithm.credit(step), 0)
+    outcome = update.step(algorithm, algorithm.credit(step), 0)
     assert outcome.status == "updated"
     if old_noise:
         assert outcome.metrics["clip_fraction_low"] or outcome.metrics["clip_fraction_high"], "nothing is clipped"

@@ -106,10 +106,10 @@ def test_a_run_folder_is_named_after_the_run(run_file: Path) -> None:
 def test_resume_goes_on_and_compares_a_run_file_given_too(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Trainer.step
 
-    def killed(self: Trainer, stage) -> None:
+    def killed(self: Trainer, stage) -> bool:
         if self.progress.step == 2:
             raise KeyboardInterrupt
-        plain(self, stage)
+        return plain(self, stage)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "step", killed)
@@ -177,9 +177,9 @@ def test_sample_of_a_run_that_samples_nothing_is_refused(run_file: Path) -> None
 def test_a_run_whose_numbers_are_not_finite_ends_with_status_2(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Update.step
 
-    def poisoned(self: Update, batch, index: int):
-        self.parameters[-1].data.view(-1)[0] = float("nan")
-        return plain(self, batch, index)
+    def poisoned(self: Update, algorithm, batch, index: int):
+        self.optimizers["policy"].parameters[-1].data.view(-1)[0] = float("nan")
+        return plain(self, algorithm, batch, index)
 
     monkeypatch.setattr(Update, "step", poisoned)
     result = invoke(

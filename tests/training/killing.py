@@ -41,9 +41,9 @@ def die_at(place: str, step: int) -> None:
     begin = Trainer.step
     state = {"step": 0, "calls": 0}
 
-    def counted(self: Trainer, stage: Any) -> None:
+    def counted(self: Trainer, stage: Any) -> bool:
         state.update(step=self.progress.step + 1, calls=0)
-        begin(self, stage)
+        return begin(self, stage)
 
     def deadly(*arguments: Any, **named: Any) -> Any:
         state["calls"] += 1

@@ -128,7 +128,7 @@ def test_only_the_end_is_saved_unless_more_is_asked_for(tmp_path: Path) -> None:
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["step-3"]
     assert len(metric_rows(out)) == 3
     seal = json.loads((out / "checkpoints/step-3/complete.json").read_text())
-    assert {"model.safetensors", "optimizer.pt", "trainer.json", "config.json", "tokenizer.json"} <= set(seal)
+    assert {"model.safetensors", "optimizer-policy.pt", "trainer.json", "config.json", "tokenizer.json"} <= set(seal)
 
 
 def test_a_checkpoint_is_a_plain_model_folder(tmp_path: Path) -> None:

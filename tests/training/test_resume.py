@@ -26,10 +26,10 @@ def killed_after(step: int, monkeypatch: pytest.MonkeyPatch, run: dict, out: Pat
     """Train, and be gone when the next step's rollout would begin."""
     plain = Trainer.step
 
-    def step_or_die(self: Trainer, stage) -> None:
+    def step_or_die(self: Trainer, stage) -> bool:
         if self.progress.step == step:
             raise Killed
-        plain(self, stage)
+        return plain(self, stage)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(Trainer, "step", step_or_die)

@@ -31,7 +31,7 @@ def first_weights() -> str:
 
 
 def adam_steps(folder: Path, step: int) -> list[float]:
-    state = torch.load(folder / f"checkpoints/step-{step}/optimizer.pt", weights_only=True)["state"]
+    state = torch.load(folder / f"checkpoints/step-{step}/optimizer-policy.pt", weights_only=True)["state"]
     return [float(entry["step"]) for entry in state.values()]
 
 
@@ -154,14 +154,14 @@ def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
     """Make a weight NaN while the update of these 1-based steps runs, and sound again after it."""
     plain = Update.step
 
-    def poisoned(self: Update, batch, index: int):
+    def poisoned(self: Update, algorithm, batch, index: int):
         if index + 1 not in steps:
-            return plain(self, batch, index)
-        weight = self.parameters[-1].data.view(-1)
+            return plain(self, algorithm, batch, index)
+        weight = self.optimizers["policy"].parameters[-1].data.view(-1)
         kept = weight[0].clone()
         weight[0] = math.nan
         try:
-            return plain(self, batch, index)
+            return plain(self, algorithm, batch, index)
         finally:
             assert not math.isfinite(weight[0]), "the step was taken"
             weight[0] = kept
@@ -186,13 +186,14 @@ def test_a_step_with_log_probs_that_are_not_finite_is_skipped_named_and_counted(
 def test_a_gradient_that_is_not_finite_is_skipped_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Update._apply
 
-    def poisoned(self: Update, loss, rate, tokens, metrics):
-        next(parameter for parameter in self.parameters if parameter.grad is not None).grad.view(-1)[0] = math.inf
-        return plain(self, loss, rate, tokens, metrics)
+    def poisoned(self: Update, *arguments: Any):
+        parameters = self.optimizers["policy"].parameters
+        next(parameter for parameter in parameters if parameter.grad is not None).grad.view(-1)[0] = math.inf
+        return plain(self, *arguments)
 
     monkeypatch.setattr(Update, "_apply", poisoned)
     folder = train(tmp_path, coin(), steps=1)
-    assert metric_rows(folder)[0]["status"] == "skipped: the gradient's norm is inf"
+    assert metric_rows(folder)[0]["status"] == "skipped: the policy's gradient has norm inf"
     assert weights(folder, 1) == first_weights()
     assert adam_steps(folder, 1) == []
 
@@ -225,9 +226,9 @@ def test_R072_a_model_of_which_nothing_can_be_trained_stops_with_that_reason(
 ) -> None:
     plain = Update.step
 
-    def without_gradient(self: Update, batch, index: int):
+    def without_gradient(self: Update, algorithm, batch, index: int):
         with torch.no_grad():
-            return plain(self, batch, index)
+            return plain(self, algorithm, batch, index)
 
     monkeypatch.setattr(Update, "step", without_gradient)
     with pytest.raises(TrainingError, match="the loss reaches no trainable parameter"):
@@ -242,7 +243,7 @@ def one_step_gradients(
     plain = Update._apply
 
     def keep(self: Update, *arguments: Any):
-        seen.extend(parameter.grad.clone() for parameter in self.parameters)
+        seen.extend(parameter.grad.clone() for parameter in self.optimizers["policy"].parameters)
         return plain(self, *arguments)
 
     with monkeypatch.context() as patch:
