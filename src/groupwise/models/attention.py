@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,25 @@ NAME = "groupwise"
 """The name under which transformers knows this attention."""
 
 
+class Scoring(NamedTuple):
+    """How a layer scores: what its model says of scale, sliding window and soft cap."""
+
+    scale: float | None
+    """Factor of query times key; None: one over the root of the head's size."""
+    window: int | None
+    """How many of the latest positions a query sees, its own included; None: all."""
+    softcap: float | None
+    """Scores become softcap * tanh(scores / softcap)."""
+
+    def capped(self, scores: Tensor) -> Tensor:
+        """Scores with the soft cap, if there is one."""
+        return self.softcap * torch.tanh(scores / self.softcap) if self.softcap else scores
+
+    def scaled(self, query: Tensor) -> Tensor:
+        """The query times the scale."""
+        return query * (query.shape[-1] ** -0.5 if self.scale is None else self.scale)
+
+
 class Layout(Protocol):
     """What queries may see. Called once per layer."""
 
@@ -37,9 +56,7 @@ class Layout(Protocol):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        scale: float | None,
-        window: int | None,
-        softcap: float | None,
+        scoring: Scoring,
     ) -> Tensor:
         """query [1, H, T, D], key and value [1, KV, T, D] -> [1, H, T, D]."""
 
@@ -59,7 +76,8 @@ def grouped_attention(
 ) -> tuple[Tensor, None]:
     """What transformers calls in every attention layer. Dropout is never applied: log-probs would be noisy."""
     assert layout is not None, "a model prepared by groupwise runs only through groupwise.models.forward"
-    mixed = layout(module.layer_idx, query, key, value, scaling, sliding_window, softcap)  # type: ignore[arg-type]
+    scoring = Scoring(scaling, sliding_window, softcap)
+    mixed = layout(module.layer_idx, query, key, value, scoring)  # type: ignore[arg-type]
     return mixed.transpose(1, 2).contiguous(), None
 
 
@@ -67,20 +85,18 @@ AttentionInterface.register(NAME, grouped_attention)
 AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)  # the layout holds all structure
 
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None, softcap: float | None
-) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
     """query [B, H, Tq, D], key and value [B, KV, Tk, D], mask [Tq, Tk] True where visible, or None for causal."""
     repeats = query.shape[1] // key.shape[1]
-    if not softcap:
+    if not scoring.softcap:
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=repeats > 1
+            query, key, value, attn_mask=mask, is_causal=mask is None, scale=scoring.scale, enable_gqa=repeats > 1
         )
     if mask is None:
         mask = visible(query.shape[2], key.shape[2], 0, None, query.device)
     key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
-    scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    return (softcap * torch.tanh(scores / softcap)).masked_fill(~mask, float("-inf")).softmax(-1) @ value
+    scores = scoring.capped(scoring.scaled(query) @ key.transpose(-1, -2))
+    return scores.masked_fill(~mask, float("-inf")).softmax(-1) @ value
 
 
 def visible(queries: int, keys: int, offset: int, window: int | None, device: torch.device) -> Tensor:
@@ -135,13 +151,11 @@ class Packed:
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        scale: float | None,
-        window: int | None,
-        softcap: float | None,
+        scoring: Scoring,
     ) -> Tensor:
         if self.kept is not None:
             self.kept[layer] = [(key[0, :, start:end], value[0, :, start:end]) for start, end in self.prompt_spans]
-        parts = [part for bucket in self.buckets for part in bucket.attend(query, key, value, scale, window, softcap)]
+        parts = [part for bucket in self.buckets for part in bucket.attend(query, key, value, scoring)]
         return torch.cat(parts).index_select(0, self.back).transpose(0, 1)[None]
 
 
@@ -170,20 +184,19 @@ class _Bucket:
         self.own = torch.minimum(places, last[:, None]).reshape(-1)
         self.order = torch.cat([self.prompt, self.own[self.real]])
 
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, window: int | None, softcap: float | None
-    ) -> list[Tensor]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> list[Tensor]:
         """[1, heads, T, D] each -> what the bucket's tokens get, [n, H, D], in the order of `order`."""
         prompt_query, prompt_key, prompt_value = (_rows(x, self.prompt, self.groups) for x in (query, key, value))
+        window = scoring.window
         narrow = window is not None and self.length > window
         mask = visible(self.length, self.length, 0, window, query.device) if narrow else None
-        mixed = [_flat(attend(prompt_query, prompt_key, prompt_value, mask, scale, softcap))]
+        mixed = [_flat(attend(prompt_query, prompt_key, prompt_value, mask, scoring))]
         if self.rows:
             own_query, own_key, own_value = (_rows(x, self.own, self.rows) for x in (query, key, value))
             keys = torch.cat([prompt_key.index_select(0, self.group_of_row), own_key], 2)
             values = torch.cat([prompt_value.index_select(0, self.group_of_row), own_value], 2)
             mask = visible(self.longest, keys.shape[2], self.length, window, query.device)
-            own = _flat(attend(own_query, keys, values, mask, scale, softcap))
+            own = _flat(attend(own_query, keys, values, mask, scoring))
             mixed.append(own.index_select(0, self.real))
         return mixed
 
@@ -257,9 +270,7 @@ class Decode:
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        scale: float | None,
-        window: int | None,
-        softcap: float | None,
+        scoring: Scoring,
     ) -> Tensor:
         state = self.layers[layer]
         _, heads, rows, size = query.shape
@@ -268,12 +279,12 @@ class Decode:
         state.value[self.every_row, :, self.lengths] = value[0].transpose(0, 1)
         own_key, own_value = state.key[:, :, : self.held], state.value[:, :, : self.held]
         queries = query[0].transpose(0, 1).reshape(rows, kv, heads // kv, size)
-        queries = queries * (size**-0.5 if scale is None else scale)
+        queries = scoring.scaled(queries)
         prompt_scores = self._from_slots(self._to_slots(queries) @ state.prompt_key.transpose(-1, -2), heads // kv)
         scores = torch.cat([prompt_scores, queries @ own_key.transpose(-1, -2)], -1)
-        if softcap:
-            scores = softcap * torch.tanh(scores / softcap)
-        weights = scores.masked_fill(~self.mask(window), float("-inf")).softmax(-1).to(value.dtype)
+        weights = (
+            scoring.capped(scores).masked_fill(~self.mask(scoring.window), float("-inf")).softmax(-1).to(value.dtype)
+        )
         longest = self.prompt_positions.numel()
         mixed = weights[..., longest:] @ own_value
         mixed = mixed + self._from_slots(self._to_slots(weights[..., :longest]) @ state.prompt_value, heads // kv)
