@@ -60,7 +60,7 @@ class Size:
     evaluate_every: int
 
 
-FULL, QUICK = Size(seeds=3, samples=24, evaluate_every=10), Size(seeds=1, samples=12, evaluate_every=5)
+FULL, QUICK = Size(seeds=3, samples=20, evaluate_every=10), Size(seeds=1, samples=10, evaluate_every=5)
 
 
 @dataclass(frozen=True)

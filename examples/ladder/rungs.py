@@ -25,7 +25,7 @@ class Rung:
 RUNGS = (
     Rung("SFT", "none", {"name": "sft"}),
     Rung("RFT", "once", {"name": "rft"}),
-    Rung("DPO", "pairs", {"name": "dpo"}, learning_rate=1e-4),
+    Rung("DPO", "pairs", {"name": "dpo"}, learning_rate=2e-5),
     Rung("Online RFT", "live", {"name": "online_rft"}),
     Rung("PPO", "live", {"name": "ppo"}, more={"critic": {"learning_rate": 3e-4}}),
     Rung("GRPO+OS", "live", {"name": "grpo"}),
