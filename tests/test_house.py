@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from groupwise.algorithms import ALGORITHMS
+from groupwise.algorithms.presets import PRESETS
 from groupwise.run_file import load_run, packaged_runs, to_toml
 
 ROOT = Path(__file__).parents[1]
@@ -256,6 +257,24 @@ def test_run_files_in_the_docs_load(tmp_path: Path) -> None:
                 load_run(file)
                 found += 1
     assert found >= 5
+
+
+def test_examples_of_evaluate_print_what_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "evaluate.md").read_text("utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(examples) == text.count("```python") >= 3
+    for program, printed in examples:
+        exec(program, {})
+        assert capsys.readouterr().out == printed
+
+
+def test_every_preset_is_in_the_docs() -> None:
+    text = (ROOT / "docs" / "presets.md").read_text("utf-8")
+    for preset, algorithms in PRESETS.items():
+        for algorithm in algorithms:
+            assert re.search(rf"^\|.*`{algorithm}`.*`{preset}`", text, re.MULTILINE) or (
+                algorithm == "grpo" and f"| `{preset}` |" in text
+            )
 
 
 def test_links_in_the_docs_lead_somewhere() -> None:
