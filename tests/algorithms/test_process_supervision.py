@@ -86,7 +86,7 @@ def groups_of(tokenizer: PreTrainedTokenizerFast) -> list[tuple[Group, list[Solu
 
 
 def expected(solutions: list[Solution], tokenizer: PreTrainedTokenizerFast) -> list[np.ndarray]:
-    """The equation over again, in characters: a token has the normalised rewards of all steps that end after it starts."""
+    """The equation over again, in characters: a token has the rewards of all steps that end after it starts."""
     rewards = np.array([reward for found in solutions for reward in found.labels if reward is not None])
     divisor = np.sqrt(rewards.var() + 1e-8)
     tied = rewards.max() == rewards.min()

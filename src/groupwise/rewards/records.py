@@ -59,14 +59,13 @@ def token_ends(ids: Sequence[int], text: str, tokenizer: Decoder) -> list[int]:
     tokens, so what is decoded is a window: the tokens of the last complete characters and what came since.
     """
     ends: list[int] = []
-    start = read = 0
+    start = read = known = 0  # the window's first token, the first one after its complete characters, their number
     for index in range(len(ids)):
         before, now = _decode(ids[start:read], tokenizer), _decode(ids[start : index + 1], tokenizer)
-        complete = ends[-1] if ends else 0
+        new = len(now.rstrip(UNFINISHED)) - len(before)
+        ends.append(min(known + max(new, 0), len(text)))
         if now and not now.endswith(UNFINISHED):
-            complete = min(complete + len(now) - len(before), len(text))
-            start, read = read, index + 1
-        ends.append(complete)
+            start, read, known = read, index + 1, ends[-1]
     if ends:
         ends[-1] = len(text)
     return ends
