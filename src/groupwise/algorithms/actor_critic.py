@@ -61,19 +61,8 @@ class ActorCritic(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """A critic, and the reference only where it is used; groups may have one completion."""
-        return Needs(
-            "prompts",
-            rewards=True,
-            reference=self.beta > 0,
-            old_log_probs=self.kl_in_reward,
-            critic=True,
-            final_values=self.terminal_value == "bootstrap",
-            verdicts=self.refill is not None and self.refill.metric == "correct",
-            couples_groups=self.aggregation == "group-token-mean",
-            dynamic_sampling=self.refill,
-            reference_refresh=self.reference_refresh,
-        )
+        """A critic too; groups may have one completion."""
+        return replace(super().needs, critic=True, final_values=self.terminal_value == "bootstrap")
 
     @property
     def reads(self) -> Reads:

@@ -51,18 +51,8 @@ class GroupRelative(PolicyGradient):
 
     @property
     def needs(self) -> Needs:
-        """Groups of two or more, and the reference only where it is used."""
-        return Needs(
-            "prompts",
-            rewards=True,
-            min_group_size=1 if self.allow_singleton else 2,
-            reference=self.beta > 0,
-            old_log_probs=self.kl_in_reward,
-            verdicts=self.refill is not None and self.refill.metric == "correct",
-            couples_groups=self.aggregation == "group-token-mean",
-            dynamic_sampling=self.refill,
-            reference_refresh=self.reference_refresh,
-        )
+        """Groups of two or more."""
+        return replace(super().needs, min_group_size=1 if self.allow_singleton else 2)
 
     @property
     def reads(self) -> Reads:

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, NonNegativeFloat, PositiveInt, model_valid
 from torch import Tensor
 
 from groupwise.algorithms.base import AlgorithmSettings
-from groupwise.algorithms.contract import Loss
+from groupwise.algorithms.contract import Loss, Needs
 from groupwise.algorithms.parts import (
     AdaptiveKL,
     Bound,
@@ -121,6 +121,20 @@ class PolicyGradient(AlgorithmSettings):
     def kl_in_reward(self) -> bool:
         """Whether the KL is subtracted from the reward."""
         return self.beta > 0 and self.kl_placement == "reward"
+
+    @property
+    def needs(self) -> Needs:
+        """Rewarded samples; the reference only where it is used."""
+        return Needs(
+            "prompts",
+            rewards=True,
+            reference=self.beta > 0,
+            old_log_probs=self.kl_in_reward,
+            verdicts=self.refill is not None and self.refill.metric == "correct",
+            couples_groups=self.aggregation == "group-token-mean",
+            dynamic_sampling=self.refill,
+            reference_refresh=self.reference_refresh,
+        )
 
     @property
     def reads(self) -> Reads:

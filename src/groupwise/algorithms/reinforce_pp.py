@@ -16,7 +16,6 @@ from typing import Literal
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from groupwise.algorithms.contract import Needs
 from groupwise.algorithms.describe import describe_clip
 from groupwise.algorithms.policy_gradient import PolicyGradient
 from groupwise.core.advantages import TIE_TOL, NamedStdSpec, StdSpec
@@ -60,20 +59,6 @@ class ReinforcePP(PolicyGradient):
     """A bad token's ratio is clipped below 1 - clip_low."""
     clip_high: PositiveFloat = 0.2
     """A good token's ratio is clipped above 1 + clip_high."""
-
-    @property
-    def needs(self) -> Needs:
-        """The reference only where it is used; groups may have one completion."""
-        return Needs(
-            "prompts",
-            rewards=True,
-            reference=self.beta > 0,
-            old_log_probs=self.kl_in_reward,
-            verdicts=self.refill is not None and self.refill.metric == "correct",
-            couples_groups=self.aggregation == "group-token-mean",
-            dynamic_sampling=self.refill,
-            reference_refresh=self.reference_refresh,
-        )
 
     def credit(self, batch: Batch, reduce: Reduce = identity) -> Batch:
         """Normalised returns, per token."""
