@@ -95,9 +95,11 @@ def test_a_pretrained_critic_goes_on_in_the_next_stage(tmp_path: Path, monkeypat
         assert digests(folder, 6) == digests(tmp_path / f"broken-{step}", 6)
 
 
-def by_row(record: Any) -> groupwise.Score:
-    """What a critic can tell from the prompt, whatever the completion."""
-    return groupwise.Score(float(int(record.prompt_id.removeprefix("row-")) >= 5), correct=len(record.text) > 2)
+def by_row() -> Callable[[Any], groupwise.Score]:
+    """A reward that a critic can tell from the prompt, whatever the completion; in process, which starts at once."""
+    return lambda record: groupwise.Score(
+        float(int(record.prompt_id.removeprefix("row-")) >= 5), correct=len(record.text) > 2
+    )
 
 
 def test_a_stage_ends_once_enough_is_explained_and_so_does_a_resumed_one(
@@ -105,10 +107,10 @@ def test_a_stage_ends_once_enough_is_explained_and_so_does_a_resumed_one(
 ) -> None:
     early = {"name": "value_pretraining", "explained_variance": 0.3}
     stages = ({"algorithm": early, "steps": 30, "prompts": {"per_step": 10}}, {"algorithm": "vapo", "steps": 2})
-    run = run_of(*stages)
+    run = run_of(*stages) | {"critic": {"learning_rate": 3e-3}}
 
     def go(out: Path) -> Path:
-        return groupwise.train(run, prompts=ROWS, rewards=[by_row], out=out, display=Lines()).folder
+        return groupwise.train(run, prompts=ROWS, rewards=[by_row()], out=out, display=Lines()).folder
 
     folder = go(tmp_path / "unbroken")
     rows = metric_rows(folder)
@@ -128,7 +130,7 @@ def test_a_stage_ends_once_enough_is_explained_and_so_does_a_resumed_one(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Trainer, "step", step_or_die)
         go(tmp_path / "broken")
-    groupwise.resume(tmp_path / "broken", prompts=ROWS, rewards=[by_row], display=Lines())
+    groupwise.resume(tmp_path / "broken", prompts=ROWS, rewards=[by_row()], display=Lines())
     same(outcome(folder, len(rows)), outcome(tmp_path / "broken", len(rows)))
     assert digests(folder, len(rows)) == digests(tmp_path / "broken", len(rows))
 

@@ -21,10 +21,14 @@ from groupwise.types import Completion, Group, Prompt, Score, Segment
 LEARNABLE = ("row-1", "row-4")
 
 
-@groupwise.group_reward
-def two_rows_are_learnable(records: list[Any]) -> list[bool]:
-    """Completions of two rows are right and wrong by turns, all others right."""
-    return [record.prompt_id not in LEARNABLE or place % 2 == 0 for place, record in enumerate(records)]
+def two_rows_are_learnable() -> Any:
+    """A reward by which completions of two rows are right and wrong by turns, all others right; in process."""
+
+    @groupwise.group_reward
+    def verdicts(records: list[Any]) -> list[bool]:
+        return [record.prompt_id not in LEARNABLE or place % 2 == 0 for place, record in enumerate(records)]
+
+    return verdicts
 
 
 def run_of(on_exhausted: str, **changes: Any) -> dict[str, Any]:
@@ -82,7 +86,7 @@ def test_R052_too_few_learnable_groups_are_trained_on_or_skipped_or_stop_the_run
     def train(on_exhausted: str, lines: Lines) -> Path:
         run = run_of(on_exhausted) | {"steps": 1}
         out = tmp_path / on_exhausted
-        return groupwise.train(run, prompts=ROWS, rewards=[two_rows_are_learnable], out=out, display=lines).folder
+        return groupwise.train(run, prompts=ROWS, rewards=[two_rows_are_learnable()], out=out, display=lines).folder
 
     lines = Lines()
     trained = train("train_partial", lines)

@@ -20,15 +20,18 @@ from groupwise.training.update import Update
 from groupwise.types import Batch
 
 
-@groupwise.group_reward
-def places(records: list[Any]) -> list[float]:
-    """Every group has a signal: no two of its completions are worth the same."""
-    return [float(place) for place in range(len(records))]
+def places() -> Any:
+    """A reward that gives every group a signal, no two completions being worth the same; in process."""
+
+    @groupwise.group_reward
+    def place(records: list[Any]) -> list[float]:
+        return [float(number) for number in range(len(records))]
+
+    return place
 
 
-def train(out: Path, *, reward: Any = places, display: Lines | None = None, **changes: Any) -> Path:
-    run = tiny(**changes)
-    return groupwise.train(run, prompts=ROWS, rewards=[reward], out=out, display=display or Lines()).folder
+def train(out: Path, **changes: Any) -> Path:
+    return groupwise.train(tiny(**changes), prompts=ROWS, rewards=[places()], out=out, display=Lines()).folder
 
 
 def completions_of(batch: Batch, values: torch.Tensor) -> dict[tuple[str, tuple[int, ...]], list[float]]:
