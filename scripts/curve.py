@@ -1,4 +1,7 @@
-"""Draws the curve of a run, for the README: python scripts/curve.py metrics.jsonl OUT.png (needs matplotlib)."""
+"""Draws the curve of a run, for the README: .venv/bin/python scripts/curve.py metrics.jsonl OUT.png
+
+matplotlib comes with the environment that `make install` makes.
+"""
 
 import json
 import sys
