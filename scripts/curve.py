@@ -1,4 +1,7 @@
-"""Draws the curve of a run, for the README: python scripts/curve.py metrics.jsonl OUT.png (needs matplotlib)."""
+"""Draws the curve of a run, for the README: .venv/bin/python scripts/curve.py metrics.jsonl OUT.png
+
+matplotlib comes with the environment that `make install` makes.
+"""
 
 import json
 import sys
@@ -14,7 +17,7 @@ def main(metrics: Path, out: Path) -> None:
     """Training reward per step and its kinds, with the evaluations on top."""
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     steps, evaluations = [row for row in rows if "eval" not in row], [row for row in rows if "eval" in row]
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 3.6), sharey=True, layout="constrained")
     x = [row["step"] for row in steps]
     left.plot(x, [row["reward_mean"] for row in steps], color="#1f77b4", label="training, mean of the step")
     values = [row["eval"]["reward"] for row in evaluations]
@@ -28,9 +31,10 @@ def main(metrics: Path, out: Path) -> None:
         smooth = [_mean(curve[max(0, i - 2) : i + 3]) for i in range(len(curve))]
         right.plot(x, smooth, label=name.replace("_", " "))
     right.set(xlabel="step", title="by kind, mean of five steps")
-    right.legend(loc="upper left", frameon=False, ncols=2, fontsize=8)
+    right.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=9)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
+        axes.xaxis.get_major_locator().set_params(integer=True)
     figure.savefig(out, dpi=110)
 
 

@@ -29,5 +29,5 @@ elif ! "$VENV/bin/python" -c 'import torch, sys; sys.exit("+cpu" not in torch.__
     $pip --quiet --retries 1 --timeout 20 --constraint constraints.txt --no-deps \
         --extra-index-url https://download.pytorch.org/whl/cpu torch
 fi
-$pip --constraint constraints.txt --editable ".[lora,dev]"
+$pip --constraint constraints.txt --editable ".[lora,reasoning-gym,dev]"
 "$VENV/bin/groupwise" --version

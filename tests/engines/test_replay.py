@@ -11,13 +11,13 @@ from groupwise.engines.replay import ReplayEngine, ReplayEngineSettings
 from groupwise.engines.torch import TorchEngine
 from groupwise.errors import DataError
 from groupwise.telemetry import ledger
-from groupwise.types import DrawKey, Group, Prompt, Score
+from groupwise.types import Completion, DrawKey, Group, Prompt, Score, Segment
 
 PROMPTS = (Prompt("a", (3, 4, 5), "abc"), Prompt("b", (6, 7), "de"))
 
 
-def request_of(id, prompt, visit, sample):
-    key = DrawKey(0, "train", 0, prompt.id, visit, sample)
+def request_of(id, prompt, visit, sample, stage=0, purpose="train"):
+    key = DrawKey(0, purpose, stage, prompt.id, visit, sample)
     return Request(id, prompt.token_ids, SamplingParams(1.0, 6), key)
 
 
@@ -59,6 +59,35 @@ def test_what_was_not_recorded_is_refused(recorded):
     for wrong in (request_of(0, other, 0, 0), request_of(0, PROMPTS[0], 2, 0), request_of(0, PROMPTS[0], 0, 3)):
         with pytest.raises(DataError, match=f"no completion recorded .*{wrong.key.prompt_id}.*; replay with"):
             engine.submit([wrong])
+
+
+def write_step(folder, step, stage, tokens, log_probs):
+    completion = Completion((Segment(tokens, log_probs),), "stop")
+    group = Group("a#0", PROMPTS[0], (completion,), (Score(1.0),))
+    ledger.write(folder, step, stage, [group], [["text"]], {}, {})
+
+
+def replayed(folder, stage):
+    engine = ReplayEngine(folder)
+    engine.submit([request_of(0, PROMPTS[0], 0, 0, stage)])
+    return engine.collect()[0][1].token_ids
+
+
+def test_stages_that_sampled_are_kept_apart(tmp_path):
+    write_step(tmp_path, 1, "0-grpo", (5, 2), (-1.0, -1.0))
+    write_step(tmp_path, 2, "1-grpo", (6, 2), (-1.0, -1.0))
+    assert replayed(tmp_path, stage=0) == (5, 2) and replayed(tmp_path, stage=1) == (6, 2)
+
+
+def test_demonstrations_are_no_samples_and_the_only_stage_that_sampled_answers_any(tmp_path):
+    write_step(tmp_path, 1, "0-sft", (9, 2), None)
+    write_step(tmp_path, 2, "1-grpo", (6, 2), (-1.0, -1.0))
+    assert replayed(tmp_path, stage=0) == replayed(tmp_path, stage=1) == (6, 2)
+
+
+def test_evaluation_is_not_replayed(recorded):
+    with pytest.raises(DataError, match=r"only has the completions of training.*; set evaluation.prompts = 0"):
+        ReplayEngine(recorded[0]).submit([request_of(0, PROMPTS[0], 0, 0, purpose="eval")])
 
 
 def test_a_folder_without_rollouts_is_refused(tmp_path):

@@ -71,7 +71,7 @@ def hidden_states(
 
 
 @torch.no_grad()
-def check_packing(model: Any, compute_dtype: torch.dtype = torch.float32) -> None:
+def check_packing(model: Any) -> None:
     """Raise `ModelError` unless this architecture gives the same log-probs packed as plain.
 
     Layers that mix tokens outside attention (convolutions, state spaces, attention sinks) would let packed samples see
