@@ -26,7 +26,7 @@ def interval(values: Sequence[float]) -> tuple[float, float | None]:
 def write_results(folder: Path, name: str, rungs: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
     """Write NAME.md, NAME.json and, where matplotlib is installed, NAME.png; the table."""
     folder.mkdir(parents=True, exist_ok=True)
-    about = {**about, **origin(), "cpu_minutes": round(sum(rung["cpu_seconds"] for rung in rungs) / 60, 1)}
+    about = {**about, "cpu_minutes": round(sum(rung["cpu_seconds"] for rung in rungs) / 60, 1)}
     (folder / f"{name}.json").write_text(json.dumps({"about": about, "rungs": list(rungs)}, indent=1) + "\n", "utf-8")
     drawn = plot(folder / f"{name}.png", rungs)
     told = [f"{key.replace('_', ' ')}: {value}" for key, value in about.items()]

@@ -29,7 +29,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from report import write_results  # noqa: E402
+from report import origin, write_results  # noqa: E402
 from rungs import RUNGS, Rung  # noqa: E402
 
 import groupwise  # noqa: E402
@@ -89,7 +89,7 @@ def main() -> None:
     size = QUICK if given.quick else FULL
     seeds = range(given.seeds or size.seeds)
     shutil.rmtree(given.work, ignore_errors=True)
-    began = time.perf_counter()
+    began, from_where = time.perf_counter(), origin()
     work = given.work.resolve()
     if given.jobs == 1:
         climbed = [climb(seed, size, work / f"seed-{seed}") for seed in seeds]
@@ -98,6 +98,7 @@ def main() -> None:
             futures = [pool.submit(climb, seed, size, work / f"seed-{seed}") for seed in seeds]
             climbed = [future.result() for future in futures]
     about = {
+        **from_where,
         "model": MODEL,
         "task": TASK_TABLE,
         "demonstrations": DEMONSTRATIONS,
