@@ -81,8 +81,8 @@ def test_a_wrong_type() -> None:
 
 
 def test_an_algorithm_that_is_not_known() -> None:
-    edit('"grpo"', '"gpro"')
-    assert refused() == "mine.toml:3: algorithm.name = 'gpro' is not known; did you mean grpo?"
+    edit('"grpo"', '"grop"')
+    assert refused() == "mine.toml:3: algorithm.name = 'grop' is not known; did you mean grpo?"
 
 
 def test_R038_a_group_of_one() -> None:

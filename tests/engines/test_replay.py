@@ -36,7 +36,7 @@ def recorded(make_policy, tmp_path):
             answered |= {(number, step - 1, sample): own for sample, own in enumerate(completions)}
             groups.append(Group(f"{prompt.id}#{step - 1}", prompt, completions, (Score(1.0),) * 3))
         texts = [["text"] * 3] * len(groups)
-        ledger.write(tmp_path / "rollouts", step, "0-grpo", groups, texts, {}, {})
+        ledger.write(ledger.file_of(tmp_path / "rollouts", step), step, "0-grpo", groups, texts, {}, {})
     return tmp_path, answered
 
 
@@ -64,7 +64,7 @@ def test_what_was_not_recorded_is_refused(recorded):
 def write_step(folder, step, stage, tokens, log_probs):
     completion = Completion((Segment(tokens, log_probs),), "stop")
     group = Group("a#0", PROMPTS[0], (completion,), (Score(1.0),))
-    ledger.write(folder, step, stage, [group], [["text"]], {}, {})
+    ledger.write(ledger.file_of(folder, step), step, stage, [group], [["text"]], {}, {})
 
 
 def replayed(folder, stage):

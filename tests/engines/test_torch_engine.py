@@ -162,7 +162,7 @@ def scripted(script, stop_ids):
 
         def hidden(self, token_ids, positions, layout):
             state = torch.zeros(1, 1, len(token_ids), 2)
-            layout(0, state, state, state, None, None, None)
+            layout(0, state, state, state, Scoring(None, None, None))
             return (positions - 1).clamp(0)[:, None]
 
     return SimpleNamespace(forward=Scripted(), device=torch.device("cpu"), stop_ids=stop_ids)

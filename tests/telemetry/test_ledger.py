@@ -24,10 +24,10 @@ DROPPED = Group("q#0", PROMPT, (sampled(0, (4,)),), (Score(1.0),))
 
 
 def write(folder: Path, step: int = 2) -> list[dict]:
-    ledger.write(
-        folder, step, "0-grpo", [KEPT, DROPPED], [["ab", "c"], ["d"]], {"p#5": [[0.5, 0.5], [-0.5]]}, {"q#0": "tied"}
-    )
-    return parquet.read_table(ledger.file_of(folder, step)).to_pylist()
+    file = ledger.file_of(folder, step)
+    advantages = {"p#5": [[0.5, 0.5], [-0.5]]}
+    ledger.write(file, step, "0-grpo", [KEPT, DROPPED], [["ab", "c"], ["d"]], advantages, {"q#0": "tied"})
+    return parquet.read_table(file).to_pylist()
 
 
 def test_R050_every_completion_is_a_row_with_all_that_is_known_of_it(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_later_files_are_forgotten_and_others_left(tmp_path: Path) -> None:
 
 def test_demonstrations_have_neither_score_nor_log_probs(tmp_path: Path) -> None:
     group = Group("p#4", PROMPT, (Completion((Segment((1, 2), None),), "stop"),), (None,))
-    ledger.write(tmp_path, 1, "0-sft", [group], [["ab"]], {}, {})
+    ledger.write(ledger.file_of(tmp_path, 1), 1, "0-sft", [group], [["ab"]], {}, {})
     (row,) = parquet.read_table(ledger.file_of(tmp_path, 1)).to_pylist()
     assert row["visit"] == 4 and row["kept"]
     assert row["sampler_log_probs"] is None and row["reward"] is None and row["advantages"] is None

@@ -32,7 +32,8 @@ def evaluation(folder: RunFolder, number: int, rewards: list[list[float | None]]
         )
         for index, values in enumerate(rewards)
     ]
-    ledger.write(folder.evaluations, number, "1-grpo", groups, [["x"] * len(values) for values in rewards], {}, {})
+    texts = [["x"] * len(values) for values in rewards]
+    ledger.write(ledger.file_of(folder.evaluations, number), number, "1-grpo", groups, texts, {}, {})
     mean = metrics.score_metrics(groups)["reward_mean"]
     metrics.append(
         folder.metrics, {"step": number, "stage": "1-grpo", "eval": {"reward": mean, "reward_parts": {"exact": mean}}}
