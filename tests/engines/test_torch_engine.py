@@ -13,6 +13,7 @@ from groupwise.engines.contract import Request, SamplingParams
 from groupwise.engines.draws import stream, uniforms
 from groupwise.engines.sampling import draw
 from groupwise.engines.torch import TorchEngine, TorchEngineSettings
+from groupwise.models.attention import Scoring
 from groupwise.types import DrawKey
 
 PROMPTS = ((3, 4, 5), (6,), (7, 8, 9, 10, 11), (12, 13), (3, 4, 6))
