@@ -15,6 +15,8 @@ import pytest
 from pydantic import BaseModel
 
 import groupwise
+from groupwise.algorithms import ALGORITHMS
+from groupwise.algorithms.presets import PRESETS
 from groupwise.errors import RunFileError
 from groupwise.rewards.build import REWARDS
 from groupwise.run import Run, Stage
@@ -248,13 +250,19 @@ def classes() -> list[type[BaseModel]]:
     return list(found)
 
 
+def declarer(owner: type[BaseModel], name: str) -> type[BaseModel]:
+    """The class whose body declares a field: what algorithms share is declared, and tried, once."""
+    return next(base for base in owner.__mro__ if name in base.__dict__.get("__annotations__", {}))
+
+
 def settings() -> list[Any]:
-    return [
-        pytest.param(owner, name, id=f"{owner.__name__}.{name}")
+    found = {
+        f"{declarer(owner, name).__name__}.{name}": (owner, name)
         for owner in classes()
         for name in owner.model_fields
         if name != "name" and not list(tables(owner.model_fields[name].annotation))
-    ]
+    }
+    return [pytest.param(owner, name, id=key) for key, (owner, name) in found.items()]
 
 
 @pytest.mark.parametrize("owner", classes(), ids=lambda owner: owner.__name__)
@@ -292,32 +300,73 @@ def attributes_read() -> set[str]:
 
 @pytest.mark.parametrize(("owner", "name"), settings())
 def test_R047_every_setting_is_read_somewhere(owner: type[BaseModel], name: str, attributes_read: set[str]) -> None:
-    assert name in attributes_read
+    if name in READ_FROM_THE_RAW_TABLE:
+        assert f'.get("{name}")' in (SOURCE / READ_FROM_THE_RAW_TABLE[name]).read_text()
+    else:
+        assert name in attributes_read
 
 
-def another(owner: type[BaseModel], name: str) -> Any:
-    """A valid value that is not the default."""
+READ_FROM_THE_RAW_TABLE = {"preset": "algorithms/presets.py"}
+"""Settings that work before the table is validated, and where."""
+
+
+ANOTHER: dict[str, Any] = {
+    "AlgorithmSettings.preset": "trl-1.16",  # one that says something of GRPO
+    "PolicyGradient.kl_estimator": "k2",  # k1 in the loss is refused
+    "ReinforcePPBaseline.kl_estimator": "k3",  # the same
+    "ModelSettings.device": "cpu",
+    "LoraSettings.target_modules": ["q_proj"],
+    "Instructions.families": ["no_commas"],
+    "Data.columns": {"prompt": "question"},
+    "Data.test_rows": 3,
+    "ReasoningGym.dataset": "basic_arithmetic",
+    "ReasoningGym.parameters": {"min_animals": 2},
+    "Function.file": "mine.py",
+    "Function.target": "package.module:other",
+    "Function.env": ["HOME"],
+    "ChatSettings.template_arguments": {"a": True},
+    "OptimizerSettings.betas": [0.5, 0.6],
+}
+"""Values other than the default, for settings that don't take just any."""
+
+BESIDE: dict[str, dict[str, Any]] = {
+    # What a table can't do without.
+    "ReplayEngineSettings": {"engine.path": "samples"},
+    "Data": {"task.path": "rows.jsonl"},
+    "ReasoningGym": {"task.dataset": "leg_counting"},
+    "Function": {"rewards.0.target": "package.module:reward"},
+    "Function.file": {"rewards.0.file": "before.py"},
+    "Function.function": {"rewards.0.file": "mine.py"},
+    "ReferenceRefresh": {"algorithm.reference_refresh.every": 2},
+    "Correction": {"algorithm.correction.kind": "mis-token"},  # a kind that has a floor
+    "SoftOverlong": {"algorithm.soft_overlong.max_length": 9, "algorithm.soft_overlong.cache": 2},
+    # What a value goes with.
+    "AdaptiveKL": {"algorithm.kl_placement": "reward", "algorithm.kl_estimator": "k1", "algorithm.beta": 0.1},
+    "PolicyGradient.length_constant": {"algorithm.aggregation": "seq-mean-token-sum-norm"},
+    "ActorCritic.kl_placement": {"algorithm.kl_estimator": "k3"},  # k1 in the loss is refused
+    "RLOO.kl_placement": {"algorithm.kl_estimator": "k3"},
+    "ReinforcePP.kl_placement": {"algorithm.kl_estimator": "k3"},
+}
+"""Settings that stand beside the one that is changed, before and after, by its class or its own name."""
+
+
+def another(owner: type[BaseModel], name: str, now: Any) -> Any:
+    """A valid value that is not `now`."""
     field = owner.model_fields[name]
-    default, annotation = field.default, field.annotation
-    special = {
-        "path": "elsewhere.jsonl", "target": "package.module:other", "device": "cpu", "template_arguments": {"a": True},
-        "columns": {"prompt": "question"}, "target_modules": ["q_proj"], "betas": [0.5, 0.6], "held_out": 0.25,
-        "tasks": {"basic_arithmetic": 1.0}, "digits": 2, "test_rows": 3, "env": ["HOME"], "norm_length": 9,
-        "file": "mine.py", "families": ["no_commas"], "parameters": {"min_animals": 2},
-    }  # fmt: skip
-    if name in special:
-        return special[name]
-    for option in _options(annotation):
-        if option != default:
-            return option
-    bounds = [m for m in field.metadata if isinstance(m, annotated_types.Le | annotated_types.Lt)]
-    kinds = typing.get_args(annotation) or (annotation,)
+    if (key := f"{declarer(owner, name).__name__}.{name}") in ANOTHER:
+        return ANOTHER[key]
+    if options := _options(field.annotation):
+        return next(option for option in options if option != now)
+    above = [m.le for m in field.metadata if isinstance(m, annotated_types.Le)]
+    above += [m.lt for m in field.metadata if isinstance(m, annotated_types.Lt)]
+    kinds = _kinds(field.annotation)
     if bool in kinds:
-        return not default
+        return not now
     if int in kinds:
-        return (default if isinstance(default, int) else 2) + 1
+        raised = (now or 0) + 1
+        return now - 1 if above and raised > above[0] else raised
     if float in kinds:
-        return (default if isinstance(default, float) else 1.0) * 0.5 + (0.0 if bounds else 0.125)
+        return (now + above[0]) / 2 if above and now == 0 else now / 2 if now else 0.625
     return "other"
 
 
@@ -327,57 +376,93 @@ def _options(annotation: Any) -> list[Any]:
     return [option for inner in typing.get_args(annotation) for option in _options(inner)]
 
 
-REQUIRED: dict[str, Any] = {
-    "path": "rows.jsonl",
-    "dataset": "leg_counting",
-    "target": "package.module:reward",
-}
-"""Values for settings without a default, beside those of `RUN`."""
+def _kinds(annotation: Any) -> set[Any]:
+    return {annotation}.union(*(_kinds(inner) for inner in typing.get_args(annotation)))
 
 
 def changes() -> list[Any]:
-    """(path of a table, its class, field) of every setting that a run file can hold, but names."""
-    found = [(("rewards",), owner, name) for owner in REWARDS.values() for name in owner.model_fields]
-    found += [
-        (path[:-1], owner, name)
-        for model in (Run, Stage)
-        for path, owner, name in leaves(model)
-        if path[0] != "rewards"
-    ]
-    return [
-        pytest.param(path, owner, name, id=".".join((*path, owner.__name__, name)))
-        for path, owner, name in found
-        if name != "name" and path[:1] != ("stages",)
-    ]
+    """(names of the tables chosen, path, class, field) of every setting that a run file can hold and that has more than
+    one value. A setting that several algorithms inherit, or a table that several hold, is tried on GRPO, else on the
+    first that has it."""
+    found: dict[str, Any] = {}
+
+    def add(chosen: str | None, below: Iterator[tuple[tuple[str, ...], type[BaseModel], str]]) -> None:
+        for path, owner, name in below:
+            annotation = owner.model_fields[name].annotation
+            if typing.get_origin(annotation) is typing.Literal and len(typing.get_args(annotation)) == 1:
+                continue
+            found.setdefault(f"{declarer(owner, name).__name__}.{name}", (chosen, ".".join(path), owner, name))
+
+    for algorithm in (ALGORITHMS["grpo"], *ALGORITHMS.values()):
+        add(algorithm.model_fields["name"].default, leaves(algorithm, ("algorithm",)))
+    for reward in REWARDS.values():
+        add(None, leaves(reward, ("rewards", "0")))
+    add(None, (leaf for leaf in leaves(Run) if leaf[0][0] != "stages"))
+    add(None, (leaf for leaf in leaves(Stage) if leaf[0][0] not in ("algorithm", "rewards")))
+    return [pytest.param(*case, id=key) for key, case in found.items()]
 
 
-@pytest.mark.parametrize(("path", "owner", "name"), changes())
+def put(tree: Any, path: str, value: Any) -> None:
+    *above, last = path.split(".")
+    for key in above:
+        tree = tree[int(key)] if isinstance(tree, list) else tree.setdefault(key, {})
+    tree[last] = value
+
+
+def at(tree: Any, path: str) -> Any:
+    """The value at a path, None where there is none: a setting that isn't set is left out of a run file."""
+    for key in path.split("."):
+        tree = tree[int(key)] if isinstance(tree, list) else (tree or {}).get(key)
+    return tree
+
+
+@pytest.mark.filterwarnings("ignore:k. in the reward has a wrong gradient")
+@pytest.mark.parametrize(("algorithm", "path", "owner", "name"), changes())
 def test_R047_changing_any_setting_changes_what_is_printed(
-    path: tuple[str, ...], owner: type[BaseModel], name: str
+    algorithm: str | None, path: str, owner: type[BaseModel], name: str
 ) -> None:
-    tree: dict[str, Any] = tomllib.loads(RUN)
-    node = tree
-    for key in path:
-        given = node.get(key, {})
-        node[key] = {"name": given} if isinstance(given, str) else given
-        node = node[key]
-    if owner is not Run and owner is not Stage:
-        default = owner.model_fields["name"].default if "name" in owner.model_fields else None
-        node |= {"name": default} if isinstance(default, str) else {}
-        node |= {key: REQUIRED[key] for key in REQUIRED if key in owner.model_fields and _needed(owner, key)}
-    if path == ("rewards",):
-        tree["rewards"] = [node]
-    if name == "norm_length":
-        node |= {"aggregation": "seq-mean-token-sum-norm", "norm_length": 7}
+    tree = tomllib.loads(RUN)
+    tree |= {"algorithm": {"name": algorithm or "grpo"}, "model": {"name": tree["model"]}, "task": {"name": "sums"}}
+    tree |= {"rewards": [{}]} if path.startswith("rewards") else {}
+    table, _, _ = path.rpartition(".")
+    if _options(getattr(owner.model_fields.get("name"), "annotation", None)):  # a table that is chosen by its name
+        put(tree, f"{table}.name", owner.model_fields["name"].default)
+    key = f"{declarer(owner, name).__name__}.{name}"
+    beside = BESIDE.get(key) or BESIDE.get(owner.__name__, {})
+    for other, value in beside.items():
+        put(tree, other, value)
+    if table and not table.startswith("rewards"):
+        put(tree, table, at(tree, table) or {})
+
     plain = load_run(tree).run
-    if name == "file":
-        del node["target"]
-    node[name] = another(owner, name)
+    before = at(tomllib.loads(to_toml(plain)), path)
+    put(tree, path, another(owner, name, before))
     changed = load_run(tree).run
-    assert to_toml(changed) != to_toml(plain)
-    assert any(name in difference for difference in differences(plain, changed))
+    assert at(tomllib.loads(to_toml(changed)), path) != before
+    assert any(path in difference.partition(":")[0] for difference in differences(plain, changed))
     assert load_run(tomllib.loads(to_toml(changed))).run == changed
 
 
-def _needed(owner: type[BaseModel], key: str) -> bool:
-    return owner.model_fields[key].is_required() or key == "target"
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_R047_every_setting_of_an_algorithm_is_printed(name: str) -> None:
+    """Those it inherits too, which the test above tries on one algorithm only."""
+    run = load_run(tomllib.loads(RUN) | {"algorithm": name}).run
+    settings = run.stages[0].algorithm
+    unset = {key for key in type(settings).model_fields if getattr(settings, key) is None}
+    assert set(tomllib.loads(to_toml(run))["algorithm"]) == set(type(settings).model_fields) - unset
+    assert all(type(settings).model_fields[key].default is None for key in unset)
+    assert load_run(tomllib.loads(to_toml(run))).run == run
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "preset"), [(algorithm, preset) for preset, table in PRESETS.items() for algorithm in table]
+)
+def test_a_preset_is_read_back_and_a_none_that_cannot_be_written_beside_it_is_refused(
+    algorithm: str, preset: str
+) -> None:
+    given: dict[str, Any] = {"name": algorithm, "preset": preset}
+    run = load_run(tomllib.loads(RUN) | {"algorithm": given}).run
+    assert load_run(tomllib.loads(to_toml(run))).run == run
+    for key in (key for key in PRESETS[preset][algorithm] if ALGORITHMS[algorithm].model_fields[key].default is None):
+        with pytest.raises(RunFileError, match=f"{key} = None beside preset '{preset}', which sets it, can't be"):
+            load_run(tomllib.loads(RUN) | {"algorithm": given | {key: None}})

@@ -187,6 +187,14 @@ def test_a_demonstration_is_its_own_tokens_and_the_end_of_the_turn(tokenizer):
     assert wrapped == chat
 
 
+def test_a_demonstration_may_be_a_chat_that_ends_with_the_assistants_words(tokenizer):
+    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    row = {"id": "a", "prompt": "hi"}
+    assert demonstration_tokens({**row, "completion": chat}, tokenizer) == demonstration_tokens(
+        {**row, "completion": "hello"}, tokenizer
+    )
+
+
 def test_prompt_and_demonstration_are_what_the_template_writes_for_the_whole_chat(tokenizer):
     row = {"id": "a", "messages": CHAT, "completion": "hello"}
     together = render(row, tokenizer).token_ids + demonstration_tokens(row, tokenizer)
@@ -203,7 +211,14 @@ def test_a_template_that_ends_no_turn_leaves_the_end_of_text_token():
 
 @pytest.mark.parametrize(
     "completion, told",
-    [({}, "no `completion`"), ({"completion": [{"role": "assistant"}]}, "`completion` that is a list")],
+    [
+        ({}, "no `completion`"),
+        ({"completion": ["hello"]}, "`completion` that is a list"),
+        ({"completion": []}, "`completion` that is a list"),
+        ({"completion": {"role": "assistant", "content": "hello"}}, "`completion` that is a dict"),
+        ({"completion": [{"role": "assistant"}]}, "no `completion`"),
+        ({"completion": [{"role": "assistant", "content": "hello"}, {"role": "user", "content": "hi"}]}, "no `comp"),
+    ],
 )
 def test_a_row_that_demonstrates_nothing_is_refused(tokenizer, completion, told):
     with pytest.raises(DataError, match=told):

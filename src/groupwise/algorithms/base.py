@@ -31,7 +31,10 @@ class AlgorithmSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _lay_preset(cls, data: Any) -> Any:
-        return with_preset(data, cls.model_fields["name"].default) if isinstance(data, Mapping) else data
+        if not isinstance(data, Mapping):
+            return data
+        optional = {key for key, field in cls.model_fields.items() if field.default is None}
+        return with_preset(data, cls.model_fields["name"].default, optional)
 
     @property
     def reads(self) -> Reads:

@@ -7,7 +7,7 @@ name are this library's own, and so is the rule that tied rewards give advantage
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, get_args
 
 PresetName = Literal[
@@ -111,8 +111,12 @@ PRESETS: dict[PresetName, dict[str, dict[str, Any]]] = {
 }
 
 
-def with_preset(data: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
-    """`data` with the values of the preset it names laid under its own keys."""
+def with_preset(data: Mapping[str, Any], algorithm: str, optional: Collection[str] = ()) -> dict[str, Any]:
+    """`data` with the values of the preset it names laid under its own keys.
+
+    None for an `optional` key that the preset sets is refused: a run file has no None, so the effective run file
+    would bring the preset's value back.
+    """
     preset = data.get("preset")
     if preset is None or preset not in get_args(PresetName):
         return dict(data)
@@ -121,4 +125,10 @@ def with_preset(data: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
         fitting = [name for name, table in PRESETS.items() if algorithm in table]
         fix = f"use one of {', '.join(fitting)}" if fitting else "leave preset out"
         raise ValueError(f"preset {preset!r} says nothing of {algorithm}; {fix}")
+    for key in values:
+        if key in optional and key in data and data[key] is None:
+            raise ValueError(
+                f"{key} = None beside preset {preset!r}, which sets it, can't be written to a run file; "
+                "leave preset out and give the values you want"
+            )
     return {**values, **data}
