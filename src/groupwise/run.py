@@ -136,6 +136,8 @@ class Stage(Settings):
     """What turns scores into a loss."""
     task: AnyTask
     """Where the prompts come from."""
+    samples: str | None = None
+    """For algorithms that sample once: train on this file of samples, `samples/stage-N.parquet` of another run."""
     rewards: tuple[AnyReward, ...] = ()
     """What scores completions; empty: the task's own reward."""
     prompts: PromptSettings = PromptSettings()
@@ -154,6 +156,8 @@ class Stage(Settings):
                 f"sampling.group_size = {size} gives {self.algorithm.name} no group to compare within; "
                 f"use {least} or more (8 is usual)"
             )
+        if self.samples is not None and self.algorithm.needs.sampling != "once":
+            raise ValueError(f"samples = {self.samples!r} has no effect on {self.algorithm.name}; leave it out")
         if self.steps % self.updates.per_rollout:
             raise ValueError(
                 f"steps = {self.steps} is no multiple of the {self.updates.per_rollout} optimiser steps that a rollout "

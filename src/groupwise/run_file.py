@@ -190,6 +190,7 @@ def _make_paths_absolute(raw: dict[str, Any], base: Path) -> None:
     absolute(raw.get("engine"), "path")
     for stage in _list(raw.get("stages")):
         if isinstance(stage, dict):
+            absolute(stage, "samples")
             absolute(stage.get("task"), "path", "test_path")
             prompts = stage.get("prompts")
             absolute(prompts.get("chat") if isinstance(prompts, dict) else None, "template")

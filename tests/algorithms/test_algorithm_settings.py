@@ -86,6 +86,14 @@ def test_objective_carries_the_numbers():
     assert "token-mean" in SFT().objective() and len({GRPO().objective(), SFT().objective()}) == 2
 
 
+def test_objective_shows_only_what_it_uses():
+    critic_alone = VALUE_PRETRAINING.objective()
+    assert "[ −L_V ]" in critic_alone and "the critic alone" in critic_alone and "½ (V − R)²" in critic_alone
+    assert "A_t" not in critic_alone and "ρ" not in critic_alone
+    assert "ρ = " not in RLOO().objective() and "ρ = " in RLOO(surrogate_form="sequence_clip").objective()
+    assert "ρ = " in GRPO().objective() and "γ = 1, λ = 0.9" in PPO(lam=0.9).objective()
+
+
 def test_signal_follows_advantages_without_kl_and_the_mask_with_it():
     step = f1(rewards=[1.0, 1.0, 0.5, float("nan")], groups=["a", "a", "b", "b"], advantages=None)
     batch = prepare(GRPO(), step)

@@ -341,6 +341,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "Correction": {"algorithm.correction.kind": "mis-token"},  # a kind that has a floor
     "SoftOverlong": {"algorithm.soft_overlong.max_length": 9, "algorithm.soft_overlong.cache": 2},
     # What a value goes with.
+    "Stage.samples": {"algorithm.name": "rft"},
     "AdaptiveKL": {"algorithm.kl_placement": "reward", "algorithm.kl_estimator": "k1", "algorithm.beta": 0.1},
     "PolicyGradient.length_constant": {"algorithm.aggregation": "seq-mean-token-sum-norm"},
     "ActorCritic.kl_placement": {"algorithm.kl_estimator": "k3"},  # k1 in the loss is refused

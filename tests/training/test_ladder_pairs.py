@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_runs import ROWS, Lines, metric_rows, tiny, weights
+import torch
+from test_resume import killed_after, resume
+from tiny_runs import ROWS, Lines, metric_rows, outcome, same, tiny, weights
 
 import groupwise
 from groupwise.errors import DataError
 from groupwise.training import update
+from groupwise.training.reference_cache import ReferenceCache
 from groupwise.types import Batch
 
 PAIRS = [{**row, "chosen": row["answer"], "rejected": str(2 * n + 1)} for n, row in enumerate(ROWS)]
@@ -30,6 +33,40 @@ def test_the_first_step_is_at_the_reference_and_margins_grow(tmp_path: Path) -> 
     for row in rows:
         assert row["status"] == "updated"
         assert row["reward_mean"] is None and row["tokens_sampled"] == 0
+
+
+def test_no_second_model_is_kept_and_a_killed_run_goes_on_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("groupwise.training.stage.Reference", None)  # whoever would copy the policy fails
+    run = tiny(steps=4, prompts={"per_step": 4}, checkpoint={"every": 1}) | {"algorithm": "dpo"}
+    groupwise.train(run, prompts=PAIRS, out=tmp_path / "unbroken", display=Lines())
+    killed_after(2, monkeypatch, run, tmp_path / "broken", PAIRS)
+    resume(tmp_path / "broken", PAIRS)
+    same(outcome(tmp_path / "unbroken", 4), outcome(tmp_path / "broken", 4))
+
+
+def test_cached_log_probs_are_those_of_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    plain = ReferenceCache.log_probs
+
+    def log_probs(self: ReferenceCache, batch: Batch) -> torch.Tensor:
+        cached = plain(self, batch)
+        if not seen:  # before the first update the policy is the reference
+            with torch.no_grad():
+                seen.append((cached, policies[0].forward.log_probs(batch)[0]))
+        return cached
+
+    policies: list[Any] = []
+    make = ReferenceCache.__init__
+    monkeypatch.setattr(
+        ReferenceCache, "__init__", lambda self, policy, *rest: (policies.append(policy), make(self, policy, *rest))[1]
+    )
+    monkeypatch.setattr(ReferenceCache, "log_probs", log_probs)
+    train(tmp_path / "run")
+    cached, fresh = seen[0]
+    assert cached.count_nonzero() > 0
+    assert (cached - fresh).abs().max() <= 1e-5
 
 
 def test_completions_may_be_text_or_chats(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from test_resume import killed_after, resume, train
 from tiny_runs import metric_rows, outcome, rollouts, same, tiny
 
-from groupwise.errors import TrainingError
+from groupwise.errors import DataError, RunFileError, TrainingError
 from groupwise.sources.contract import Gathered
 from groupwise.sources.live import Sampler
 from groupwise.training.update import Update
@@ -84,6 +84,23 @@ def test_a_run_killed_after_sampling_and_before_its_first_checkpoint_draws_nothi
     _, lines = resume(tmp_path / "broken")
     assert "resumed from step 0" in lines.lines and drawn == [10, 10]
     same(outcome(tmp_path / "unbroken", STEPS), outcome(tmp_path / "broken", STEPS))
+
+
+def test_another_run_trains_on_the_same_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = gathered(monkeypatch)
+    train(RUN, tmp_path / "first")
+    file = tmp_path / "first/samples/stage-0.parquet"
+    train(RUN | {"samples": str(file)}, tmp_path / "second")
+    assert drawn == [10]
+    assert not (tmp_path / "second/samples").exists()
+    assert outcome(tmp_path / "first", STEPS)["weights"] == outcome(tmp_path / "second", STEPS)["weights"]
+
+
+def test_samples_that_are_not_there_or_not_used_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no file of samples"):
+        train(RUN | {"samples": str(tmp_path / "none.parquet")}, tmp_path / "run")
+    with pytest.raises(RunFileError, match="has no effect on grpo"):
+        train(RUN | {"algorithm": "grpo", "samples": "x.parquet"}, tmp_path / "run")
 
 
 def test_samples_that_are_gone_are_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

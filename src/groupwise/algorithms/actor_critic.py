@@ -138,13 +138,17 @@ class ActorCritic(PolicyGradient):
     def describe_credit(self) -> list[str]:
         """Advantages and targets with these settings, in plain text."""
         kind = f"whitened over the step ({self.whiten_std.kind} std)" if self.whiten else "not whitened"
+        return [
+            f"A_t = GAE of the reward on the last token, γ = {self.gamma:g}, λ = {self.describe_trace()}, {kind}",
+            f"critic: {self.describe_critic()}",
+        ]
+
+    def describe_critic(self) -> str:
+        """The critic's loss per token and its target, in plain text."""
         after = "0" if self.terminal_value == "zero" else "V where truncated, else 0"
         squares = f"½ max((V − R)², (clip(V, V_old ± {self.value_clip:g}) − R)²)" if self.value_clip else "½ (V − R)²"
         target = self.describe_trace() if self.critic_lam is None else f"{self.critic_lam:g}"
-        return [
-            f"A_t = GAE of the reward on the last token, γ = {self.gamma:g}, λ = {self.describe_trace()}, {kind}",
-            f"critic: {squares}, R = GAE with λ = {target} + V; after the last token: {after}",
-        ]
+        return f"{squares}, R = GAE with γ = {self.gamma:g}, λ = {target}, + V; after the last token: {after}"
 
     def describe_trace(self) -> str:
         """lambda, in plain text."""

@@ -22,9 +22,10 @@ def describe(algorithm: PolicyGradient) -> str:
     penalty = f" − {algorithm.beta:g} {unbiased}{algorithm.kl_estimator}" if algorithm.kl_in_loss else ""
     corrected = "w " if algorithm.correction is not None else ""
     clamp = "" if algorithm.ratio_clamp == 0 else f", |log ρ| at most {algorithm.ratio_clamp:g}"
+    objective = f"J = Σ W [ {corrected}{algorithm.equation()}{penalty} ]"
     lines = [
-        f"J = Σ W [ {corrected}{algorithm.equation()}{penalty} ]",
-        f"ρ = π_θ/π_old per token{clamp}",
+        objective,
+        *([f"ρ = π_θ/π_old per token{clamp}"] if "ρ" in objective else []),
         *algorithm.describe_credit(),
         describe_reference(algorithm),
         describe_weight(algorithm),

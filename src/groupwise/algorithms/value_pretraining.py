@@ -63,5 +63,12 @@ class ValuePretraining(ActorCritic):
         return Loss(nothing, torch.zeros_like(log_probs).detach(), value=self.critic_loss(batch, values))
 
     def equation(self) -> str:
-        """What the critic minimises."""
-        return "0"
+        """Nothing of the policy: minus the critic's loss."""
+        return "−L_V"
+
+    def describe_credit(self) -> list[str]:
+        """What the critic learns; advantages aren't used."""
+        return [
+            "L_V trains the critic alone; the policy samples, and is not trained",
+            f"L_V = {self.describe_critic()}",
+        ]

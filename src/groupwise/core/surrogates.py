@@ -57,7 +57,7 @@ def soft_gate(ratio: Ratio, advantages: Tensor, tau_pos: float, tau_neg: float) 
     The gate is 1 at rho = 1 and falls smoothly on both sides, for both signs. The value at rho = 1 is 2 A / tau, so
     losses don't compare with those of clipped objectives.
     """
-    tau = torch.where(advantages > 0, tau_pos, tau_neg).to(ratio.value.dtype)
+    tau = torch.full_like(ratio.value.detach(), tau_neg).masked_fill(advantages > 0, tau_pos)
     gate = torch.sigmoid(tau * (ratio.value - 1))
     weight = (4 * gate * (1 - gate)).detach()
     never = torch.zeros_like(advantages, dtype=torch.bool)

@@ -52,6 +52,9 @@ class Source(Protocol):
     def groups(self, prompts: int) -> Gathered:
         """The groups of the next `prompts` prompts."""
 
+    def everything(self) -> Sequence[Group] | None:
+        """All groups there will ever be, or None where they are sampled as training goes on."""
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint must hold for this source to continue: JSON values."""
 

@@ -21,12 +21,16 @@ class Demonstrations:
         self.prompts, self.completions, self.cursor = prompts, completions, cursor
 
     def groups(self, prompts: int) -> Gathered:
-        groups = []
-        for index, visit in self.cursor.take(prompts):
-            prompt = self.prompts[index]
-            written = tuple(Completion((Segment(tokens, None),), "stop") for tokens in self.completions[index])
-            groups.append(Group(f"{prompt.id}#{visit}", prompt, written, (None,) * len(written)))
-        return Gathered(groups)
+        return Gathered([self._group(index, visit) for index, visit in self.cursor.take(prompts)])
+
+    def everything(self) -> Sequence[Group]:
+        """One group for each prompt."""
+        return [self._group(index, 0) for index in range(len(self.prompts))]
+
+    def _group(self, index: int, visit: int) -> Group:
+        prompt = self.prompts[index]
+        written = tuple(Completion((Segment(tokens, None),), "stop") for tokens in self.completions[index])
+        return Group(f"{prompt.id}#{visit}", prompt, written, (None,) * len(written))
 
     def state(self) -> dict[str, Any]:
         return self.cursor.state()

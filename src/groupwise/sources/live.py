@@ -134,6 +134,10 @@ class Live:
         version = fresh[0].completions[0].segments[-1].version
         return [group for group in carried if group.completions[0].segments[-1].version == version]
 
+    def everything(self) -> None:
+        """Nobody knows yet."""
+        return None
+
     def state(self) -> dict[str, Any]:
         return self.cursor.state()
 

@@ -11,6 +11,7 @@ from groupwise.models.critic import Critic
 from groupwise.models.policy import Policy
 from groupwise.models.reference import Reference
 from groupwise.packing import take
+from groupwise.training.reference_cache import ReferenceCache
 from groupwise.training.update import per_token_values
 from groupwise.types import Batch
 
@@ -19,7 +20,7 @@ def annotate(
     batch: Batch,
     needs: Needs,
     policy: Policy,
-    reference: Reference | None,
+    reference: Reference | ReferenceCache | None,
     critic: Critic | None,
     *,
     several_updates: bool,
@@ -37,7 +38,9 @@ def annotate(
 
     if needs.policy and (needs.old_log_probs or several_updates):
         batch = replace(batch, old_log_probs=per_token_values(batch, completions, max_tokens, log_probs))
-    if reference is not None:
+    if isinstance(reference, ReferenceCache):
+        batch = replace(batch, ref_log_probs=reference.log_probs(batch))
+    elif reference is not None:
         with reference.model():
             batch = replace(batch, ref_log_probs=per_token_values(batch, completions, max_tokens, log_probs))
     if critic is not None:

@@ -142,7 +142,11 @@ def _models(run: Run, index: int) -> Iterator[str]:
         refresh = needs.reference_refresh
         moves = "" if refresh is None else f"; it moves to the policy every {refresh.every} steps"
         what = "trainable weights" if lora is None else "adapters (new ones are 0: the model without them)"
-        yield f"reference: a frozen copy of the policy's {what} as the stage begins{_because(stage)}{moves}"
+        fixed = refresh is None and (needs.source != "prompts" or needs.sampling == "once")
+        if fixed:
+            yield "no second model for the reference: its log-probs are taken once, as the stage begins"
+        else:
+            yield f"reference: a frozen copy of the policy's {what} as the stage begins{_because(stage)}{moves}"
     else:
         yield f"no reference{_why_no_reference(stage)}"
     if needs.critic:

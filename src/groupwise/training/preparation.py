@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from transformers import PreTrainedTokenizerBase
 
-from groupwise.errors import RewardError
+from groupwise.errors import DataError, RewardError
 from groupwise.rewards import AnyReward
 from groupwise.rewards.build import build_reward
 from groupwise.rewards.combine import Combined
@@ -48,6 +48,8 @@ def prepare(
     `given` rows and `functions` (rewards) given from Python stand in for the stage's own. Raises `DataError` and
     `RewardError`.
     """
+    if stage.samples is not None and not Path(stage.samples).is_file():
+        raise DataError(f"there is no file of samples {stage.samples!r}", fix="give samples/stage-N.parquet of a run")
     task: Task = stage.task if given is None else given
     rows = checked_rows(task.rows("train", seed), f"task {task.name}")
     test_rows = list(task.rows("test", seed))[: stage.evaluation.prompts]

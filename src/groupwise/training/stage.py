@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from groupwise.algorithms.contract import Algorithm
+from groupwise.algorithms.contract import Algorithm, Needs
 from groupwise.models.critic import Critic
 from groupwise.models.loading import trainable_parameters
 from groupwise.models.policy import Policy
@@ -22,6 +22,7 @@ from groupwise.telemetry import ledger
 from groupwise.training.optimizer import Optimizer
 from groupwise.training.preparation import Prepared
 from groupwise.training.recording import Recorder
+from groupwise.training.reference_cache import ReferenceCache
 from groupwise.training.update import Update
 from groupwise.types import Group
 
@@ -37,7 +38,7 @@ class ActiveStage:
     """As it is now: coefficients that follow the run make it another object."""
     source: Source
     update: Update
-    reference: Reference | None
+    reference: Reference | ReferenceCache | None
     critic: Critic | None
     temperature: float
 
@@ -87,10 +88,18 @@ def build_stage(
             critic_optimizer,
             settings.optimizer.micro_batch_tokens,
         ),
-        reference=Reference(policy.loaded) if needs.reference else None,
+        reference=build_reference(policy, needs, source, settings.optimizer.micro_batch_tokens),
         critic=critic if needs.critic else None,
         temperature=settings.sampling.temperature if needs.source == "prompts" and needs.sampling == "live" else 1.0,
     )
+
+
+def build_reference(policy: Policy, needs: Needs, source: Source, max_tokens: int) -> Reference | ReferenceCache | None:
+    """A frozen copy of the policy; or, where all groups are known already, its log-probs of them and no copy."""
+    if not needs.reference:
+        return None
+    groups = source.everything() if needs.reference_refresh is None else None
+    return Reference(policy.loaded) if groups is None else ReferenceCache(policy, groups, max_tokens)
 
 
 def build_source(
@@ -113,8 +122,9 @@ def build_source(
         sampler(),
         settings.algorithm.select,
         record=lambda groups: recorder.samples(file, name, groups),
-        recall=lambda: recall(file),
+        recall=lambda: recall(file if settings.samples is None else Path(settings.samples)),
         shuffle=shuffle,
+        ours=settings.samples is None,
     )
 
 

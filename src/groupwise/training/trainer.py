@@ -20,6 +20,7 @@ from groupwise.errors import TrainingError
 from groupwise.models.critic import Critic
 from groupwise.models.loading import load_weights
 from groupwise.models.policy import Policy
+from groupwise.models.reference import Reference
 from groupwise.models.saving import save_model
 from groupwise.packing import pack, to
 from groupwise.run import Run
@@ -134,6 +135,7 @@ class Trainer:
 
     def enter(self) -> ActiveStage:
         """Build the stage in hand; continue it where a checkpoint says so."""
+        self.publish()  # what a stage samples once is drawn while it is built
         index = self.progress.stage
         prepared = self.prepared[index]
         sampling = prepared.settings.sampling
@@ -164,7 +166,7 @@ class Trainer:
         state = _read(folder)
         stage.source.restore(state["source"])
         stage.algorithm = ALGORITHM.validate_python(state["algorithm"])
-        if stage.reference is not None and (folder / "reference.safetensors").is_file():
+        if isinstance(stage.reference, Reference) and (folder / "reference.safetensors").is_file():
             stage.reference.restore(folder / "reference.safetensors")
         for name, optimizer in stage.update.active.items():
             optimizer.restore(torch.load(folder / f"optimizer-{name}.pt", weights_only=True))
@@ -172,7 +174,7 @@ class Trainer:
     def refresh_reference(self, stage: ActiveStage) -> None:
         """Move the reference to the policy, or towards it, before the rollout of the step, where it is due."""
         refresh, step = stage.algorithm.needs.reference_refresh, self.progress.stage_step
-        if stage.reference is not None and refresh is not None and _crossed(stage, step, refresh.every):
+        if isinstance(stage.reference, Reference) and refresh is not None and _crossed(stage, step, refresh.every):
             stage.reference.refresh(refresh.mixing)
 
     def publish(self) -> None:
@@ -237,7 +239,7 @@ class Trainer:
                 torch.save(optimizer.state(), path / f"optimizer-{name}.pt")
             if stage.critic is not None:
                 stage.critic.save(path / "critic.safetensors")
-            if stage.reference is not None and stage.algorithm.needs.reference_refresh is not None:
+            if isinstance(stage.reference, Reference) and stage.algorithm.needs.reference_refresh is not None:
                 stage.reference.save(path / "reference.safetensors")
             progress = Progress.from_json(self.progress.to_json())
             if ended:
