@@ -60,7 +60,7 @@ class Evaluation:
     advantages: Tensor | None
     """The advantages, assigned or given; None where the algorithm has none."""
     metrics: Mapping[str, float]
-    """The metrics that training would record."""
+    """The metrics that training would record; those of the loss alone where advantages were given."""
     unused: frozenset[str]
     """Names of arrays that were given and that this algorithm doesn't use with these settings."""
     returns: Tensor | None = None
@@ -107,8 +107,8 @@ def evaluate(
     """
     chosen = build(algorithm, settings)
     given = {name: value for name, value in locals().items() if name in (*_PER_TOKEN, *_PER_ROW) and value is not None}
-    given |= {name: floats(value) for name, value in given.items() if name in _PER_TOKEN}
-    advantages = None if advantages is None else floats(advantages)
+    given |= {name: _numbers(name, given[name]) for name in (*_PER_TOKEN, "rewards", "final_values") if name in given}
+    advantages = None if advantages is None else _numbers("advantages", advantages)
     mask = _mask(given.get("log_probs"), completion_mask)
     if log_probs is None:
         given["log_probs"] = torch.zeros(mask.shape, dtype=torch.float64)
@@ -123,7 +123,8 @@ def evaluate(
     with precision(given["log_probs"].dtype):
         batch = _batch(chosen, rows, part, None if assign else _rows(advantages, kept))
         batch = chosen.weigh(chosen.credit(batch) if assign else chosen.mask(batch))
-        return _run(chosen, batch, rows, part, kept, mask, frozenset(named - reads))
+        diagnosed = chosen.diagnose(batch) if assign else {}
+        return _run(chosen, batch, rows, part, kept, mask, diagnosed, frozenset(named - reads))
 
 
 def build(algorithm: str | Algorithm, settings: Mapping[str, Any]) -> Algorithm:
@@ -138,33 +139,49 @@ def build(algorithm: str | Algorithm, settings: Mapping[str, Any]) -> Algorithm:
         return ALGORITHMS[algorithm].model_validate(dict(settings))  # type: ignore[return-value]
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or algorithm
-        what = first["msg"].removeprefix("Value error, ")
+        where, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
         known = [name for name in ALGORITHMS[algorithm].model_fields if name != "name"]
-        close = difflib.get_close_matches(where, known, n=1)
-        fix = f"did you mean {close[0]!r}" if close and where not in known else f"its settings are {', '.join(known)}"
-        raise RunFileError(f"{algorithm}: {where}: {what}", fix=fix) from error
+        if first["loc"] and first["loc"][0] not in known:
+            close = difflib.get_close_matches(where, known, n=1)
+            fix = f"did you mean {close[0]!r}" if close else f"its settings are {', '.join(known)}"
+            raise RunFileError(f"{algorithm}: {where} is not a setting", fix=fix) from error
+        fix = f"`groupwise explain {algorithm}` says what its settings take"
+        raise RunFileError(": ".join(part for part in (algorithm, where, what) if part), fix=fix) from error
 
 
 def _mask(log_probs: Any, completion_mask: Any) -> Tensor:
     if completion_mask is not None:
-        mask = torch.as_tensor(completion_mask)
-        if mask.dim() != 2:
-            raise DataError(f"completion_mask has {mask.dim()} dimensions", fix="give one row per completion")
-        return mask.bool()
-    if log_probs is None:
+        mask = _numbers("completion_mask", completion_mask)
+        if ((mask != 0) & (mask != 1)).any():
+            raise DataError("completion_mask has other numbers than 0 and 1", fix="give 1 for tokens that count")
+    elif log_probs is not None:
+        mask = torch.ones(log_probs.shape)
+    else:
         raise DataError("neither log_probs nor completion_mask is given", fix="give log_probs, [N, width]")
-    return torch.ones(log_probs.shape, dtype=torch.bool)
+    if mask.dim() != 2:
+        name = "log_probs" if completion_mask is None else "completion_mask"
+        raise DataError(f"{name} has {mask.dim()} dimensions", fix="give one row per completion, [N, width]")
+    return mask.bool()
+
+
+def _numbers(name: str, value: Any) -> Tensor:
+    try:
+        return floats(value)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} is no array of numbers: {error}", fix="give numbers, and rows of one width") from error
 
 
 def _check_shapes(arrays: Mapping[str, Any], mask: Tensor) -> None:
+    table, row = list(mask.shape), [len(mask)]
     for name, value in arrays.items():
-        if name in _PER_TOKEN:
-            shape = tuple(value.shape)
-            if shape != tuple(mask.shape):
-                raise DataError(f"{name} is {list(shape)}", fix=f"give {list(mask.shape)}, like completion_mask")
-        elif len(value) != len(mask):
+        if name in _PER_TOKEN and list(value.shape) != table:
+            raise DataError(f"{name} is {list(value.shape)}", fix=f"give {table}, like completion_mask")
+        if name == "advantages" and list(value.shape) not in (table, row):
+            raise DataError(f"{name} is {list(value.shape)}", fix=f"give {row} or {table}")
+        if name not in _PER_TOKEN and len(value) != len(mask):
             raise DataError(f"{name} has {len(value)} rows", fix=f"give {len(mask)}, one per completion")
+        if name in ("rewards", "final_values") and value.dim() != 1:
+            raise DataError(f"{name} is {list(value.shape)}", fix=f"give {row}, one number per completion")
 
 
 def _check_present(algorithm: Algorithm, given: Mapping[str, Any], assign: bool) -> None:
@@ -254,6 +271,7 @@ def _run(
     part: Tensor,
     kept: list[int],
     mask: Tensor,
+    diagnosed: Mapping[str, Metric],
     unused: frozenset[str],
 ) -> Evaluation:
     log_probs = pack_values(rows["log_probs"], part).detach().clone().requires_grad_()
@@ -269,7 +287,7 @@ def _run(
         whole[torch.tensor(kept, dtype=torch.int64)] = unpack_rows(flat.detach(), part)
         return whole
 
-    metrics = {name: _number(metric) for name, metric in {**algorithm.diagnose(batch), **loss.metrics}.items()}
+    metrics = {name: _number(metric) for name, metric in {**diagnosed, **loss.metrics}.items()}
     assert batch.token_weights is not None
     return Evaluation(
         loss=loss.policy.item(),

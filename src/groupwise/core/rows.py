@@ -102,9 +102,11 @@ def _tuples(rows: Any, count: int) -> tuple:
 
 
 def floats(values: Any) -> Tensor:
-    """Tensors as they are, arrays and lists as float64 with None for NaN."""
+    """Tensors as they are if they hold fractions; other tensors, arrays and lists as float64 with None for NaN."""
     if isinstance(values, Tensor):
-        return values
+        return values if values.is_floating_point() else values.double()
+    if type(values).__module__ == "numpy" and values.dtype == object:
+        values = values.tolist()
     return torch.as_tensor(_without_none(values), dtype=torch.float64)
 
 
