@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupwise.rewards.contract import Record
 from groupwise.rewards.normalise import LONGEST_REASON, Outcome, call_function, from_plain, to_plain
 from groupwise.types import Score
 
+RECORD = Record("g", "p", "2+2=", (), {}, "4", "4", (5,) * 9, "stop")
+
 
 def returned(result: object) -> Outcome:
-    (outcome,) = call_function(lambda record: result, [None], group=False, name="f")  # type: ignore[list-item]
+    (outcome,) = call_function(lambda record: result, [RECORD], group=False, name="f")
     return outcome
 
 
@@ -60,6 +63,7 @@ def test_each_outcome(result, value, correct):
         Score(1.0, step_rewards=(1.0,)),
         Score(1.0, step_rewards=(1.0, 0.0), step_ends=(5,)),
         Score(1.0, step_rewards=(1.0, 0.0), step_ends=(5, 5)),
+        Score(1.0, step_rewards=(1.0, 0.0), step_ends=(5, 9)),  # the record has 9 tokens
         Score(1.0, step_rewards=(float("nan"),), step_ends=(5,)),
         Score(1.0, step_rewards=(1.0,), step_ends=(0.5,)),  # type: ignore[arg-type]
     ],
@@ -79,16 +83,16 @@ def test_reasons_are_bounded():
     def shout(record):
         raise ValueError("a" * 1_000_000)
 
-    (outcome,) = call_function(shout, [None], group=False, name="f")  # type: ignore[list-item]
+    (outcome,) = call_function(shout, [RECORD], group=False, name="f")
     assert len(outcome.score.reason) == LONGEST_REASON
     assert len(returned(Score(1.0, reason="a" * 1_000_000)).score.reason) == LONGEST_REASON
 
 
 def test_a_group_function_gives_one_result_for_each_record():
-    records = [None, None]
+    records = [RECORD, RECORD]
 
     def call(function):
-        return call_function(function, records, group=True, name="f")  # type: ignore[arg-type]
+        return call_function(function, records, group=True, name="f")
 
     assert [o.score.value for o in call(lambda rs: [0.5 for _ in rs])] == [0.5, 0.5]
     assert [o.score.value for o in call(lambda rs: (x for x in (True, "x")))] == [1.0, None]

@@ -56,12 +56,12 @@ def call_function(
     """
     try:
         if not group:
-            return [_read(function(records[0]), name)]
+            return [_read(function(records[0]), records[0], name)]
         results = list(function(list(records)))
         if len(results) != len(records):
             wrong = fault(f"{name} returned {len(results)} results for {len(records)} records")
             return [wrong] * len(records)
-        return [_read(result, name) for result in results]
+        return [_read(result, record, name) for result, record in zip(results, records, strict=True)]
     except (Exception, SystemExit) as error:  # what a user's function raises concerns this sample alone
         return [fault(f"{name} raised {describe(error, file)}")] * len(records)
 
@@ -102,7 +102,7 @@ def from_plain(data: Mapping[str, Any], name: str) -> Outcome:
     return outcome if outcome.fault else Outcome(outcome.score, bool(data["fault"]))
 
 
-def _read(result: Any, name: str) -> Outcome:
+def _read(result: Any, record: Record, name: str) -> Outcome:
     if result is None:
         return Outcome(Score(value=None))
     if _is_bool(result):
@@ -111,7 +111,10 @@ def _read(result: Any, name: str) -> Outcome:
         value = _finite(result)
         return fault(f"{name} returned {result}") if value is None else Outcome(Score(value=value))
     if isinstance(result, Score):
-        return _read_score(result, name)
+        outcome, tokens = _read_score(result, name), len(record.token_ids)
+        if (ends := outcome.score.step_ends) and ends[-1] >= tokens:
+            return fault(f"{name} returned a Score with a step that ends at token {ends[-1]} of 0 to {tokens - 1}")
+        return outcome
     kind, shown = type(result).__name__, reprlib.repr(result)
     return fault(f"{name} returned {shown} ({kind}); return a bool, a number, None or a Score")
 
