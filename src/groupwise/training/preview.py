@@ -95,4 +95,4 @@ def _print(groups: Sequence[Group], group_size: int, policy: Policy, display: Co
             assert score is not None
             value = "not scored" if score.value is None else f"{score.value:g}"
             text = policy.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
-            display.say(f"  [{value}] {text!r}  ({score.reason})")
+            display.say(f"  [{value}] {text!r}{f'  ({score.reason})' if score.reason else ''}")
