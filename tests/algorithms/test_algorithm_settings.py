@@ -14,7 +14,7 @@ from algorithm_cases import assert_close, f1, prepare, random_step, run
 from pydantic import TypeAdapter, ValidationError
 
 from groupwise import algorithms
-from groupwise.algorithms import GRPO, SFT, AlgorithmSettings, AnyAlgorithm, contract
+from groupwise.algorithms import GRPO, PPO, RLOO, SFT, AlgorithmSettings, AnyAlgorithm, ValuePretraining, contract
 from groupwise.algorithms.contract import Algorithm, Loss, Needs
 from groupwise.core.advantages import STD_PRESETS
 from groupwise.core.layout import completions_where, identity, per_token
@@ -87,7 +87,7 @@ def test_objective_carries_the_numbers():
 
 
 def test_objective_shows_only_what_it_uses():
-    critic_alone = VALUE_PRETRAINING.objective()
+    critic_alone = ValuePretraining().objective()
     assert "[ −L_V ]" in critic_alone and "the critic alone" in critic_alone and "½ (V − R)²" in critic_alone
     assert "A_t" not in critic_alone and "ρ" not in critic_alone
     assert "ρ = " not in RLOO().objective() and "ρ = " in RLOO(surrogate_form="sequence_clip").objective()
