@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from groupwise.algorithms import GRPO
+from groupwise.errors import DataError
 from groupwise.packing import pack
 from groupwise.rewards.records import record_for
 from groupwise.types import Batch, Completion, Group, Prompt, Score, Segment
@@ -134,3 +135,13 @@ def test_R096_steps_without_a_label_are_neither_right_nor_wrong(tokenizer: PreTr
         batch = pack([Group(group.id, group.prompt, completions, scores)], temperature=1.0)
         results.append(algorithm.credit(batch).advantages)
     assert (results[0] == results[1]).all()
+
+
+def test_a_reward_without_steps_is_an_error_unless_the_outcome_counts_as_one() -> None:
+    prompt = Prompt("p", (1,), "p")
+    completion = Completion((Segment((2, 3), (-0.1, -0.2)),), "stop")
+    group = Group("p#0", prompt, (completion, completion), (Score(1.0), Score(0.0)))
+    with pytest.raises(DataError, match="needs rewards of steps, and the reward gives none"):
+        GRPO(supervision="process", beta=0).credit(pack([group], temperature=1.0))
+    credited = GRPO(supervision="process", beta=0, outcome_as_step=True).credit(pack([group], temperature=1.0))
+    assert credited.loss_mask.sum() == 4

@@ -11,6 +11,7 @@ from groupwise.algorithms.group_relative import GroupRelative
 from groupwise.algorithms.parts import Reads
 from groupwise.core.layout import Reduce, mask_completions, working_dtype
 from groupwise.core.process_rewards import StepStatistics, process_advantages, scored_steps
+from groupwise.errors import DataError
 from groupwise.types import Batch
 
 
@@ -30,7 +31,12 @@ class ProcessSettings(GroupRelative):
         return Reads(rest | {"step_rewards", "step_ends"}, reads.loss)
 
     def step_credit(self, batch: Batch, reduce: Reduce) -> Batch:
-        """Advantages per token; a completion of which no step was scored leaves the loss."""
+        """Advantages per token; a completion of which no step was scored leaves the loss.
+
+        Raises `DataError` where scored completions have no steps at all.
+        """
+        if not self.outcome_as_step:
+            need_step_rewards(batch, self.name)
         steps = scored_steps(batch, outcome_as_step=self.outcome_as_step)
         scored = torch.zeros(len(batch.completion_spans), dtype=torch.bool, device=batch.rewards.device)
         scored[steps.owners] = True
@@ -56,3 +62,13 @@ class ProcessSettings(GroupRelative):
             f"A_t = Σ over steps that end at or after t of (r − mean) / {self.std.formula()}   "
             f"({self.std.kind} std, over {over}); after the last step {after}"
         ]
+
+
+def need_step_rewards(batch: Batch, name: str) -> None:
+    """Raise `DataError` where no scored completion of a batch has rewards of steps."""
+    scored = [steps for steps, value in zip(batch.step_rewards, batch.rewards.tolist(), strict=True) if value == value]
+    if scored and all(steps is None for steps in scored):
+        raise DataError(
+            f"{name} with process supervision needs rewards of steps, and the reward gives none",
+            fix="return a Score with `step_rewards` and `step_ends`, or set supervision = 'outcome'",
+        )
