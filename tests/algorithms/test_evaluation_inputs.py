@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import groupwise
-from groupwise.errors import DataError, RunFileError, UserError
+from groupwise.errors import DataError, NonFiniteLogprobError, RunFileError, UserError
 
 ROWS = {"log_probs": [[-0.5, -1.2], [-1.0, -0.7]], "completion_mask": [[1, 1], [1, 0]]}
 
@@ -80,3 +80,10 @@ def test_object_arrays_and_whole_numbers_are_read_as_float64():
     missing = groupwise.evaluate("dr_grpo", completion_mask=mask, rewards=numpy.array([1, None, 0]), length_constant=2)
     assert missing.advantages[:, 0].tolist() == [0.5, 0.0, -0.5]
     assert groupwise.evaluate("sft", log_probs=torch.tensor([[-1, -2]])).loss == 1.5
+
+
+@pytest.mark.parametrize("name", ["grpo", "rloo", "ppo", "vapo", "reinforce_pp", "reinforce_pp_baseline"])
+def test_an_infinite_reward_is_named(name):
+    arguments = ROWS | {"rewards": [math.inf, 0.0], "values": [[0.0, 0.0]] * 2, "correct": [1, 0]}
+    with pytest.raises(NonFiniteLogprobError, match="the reward of completion 0 is inf"):
+        groupwise.evaluate(name, **arguments, beta=0)

@@ -154,13 +154,18 @@ def degenerate_groups(rewards: Tensor, group_index: Tensor, num_groups: int, tie
     return group_statistics(rewards.detach().double(), group_index, num_groups, tie_tol).degenerate
 
 
-def group_statistics(rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: float) -> GroupStatistics:
-    """Mean and size of each group's scored values [N] float64, and whether they are tied."""
+def check_rewards(rewards: Tensor) -> None:
+    """Raise `NonFiniteLogprobError` for an infinite one of [N]; a NaN is a completion that wasn't scored."""
     if rewards.isinf().any():
         first = int(rewards.isinf().nonzero()[0])
         raise NonFiniteLogprobError(
             f"the reward of completion {first} is {rewards[first].item()}; rewards must be finite"
         )
+
+
+def group_statistics(rewards: Tensor, group_index: Tensor, num_groups: int, tie_tol: float) -> GroupStatistics:
+    """Mean and size of each group's scored values [N] float64, and whether they are tied."""
+    check_rewards(rewards)
     scored = ~rewards.isnan()
     count = sum_by(scored.double(), group_index, num_groups)
     mean = sum_by(torch.where(scored, rewards, 0.0), group_index, num_groups) / count.clamp(min=1)

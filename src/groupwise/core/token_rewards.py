@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from groupwise.core.advantages import check_rewards
 from groupwise.core.kl import ESTIMATORS, EstimatorName
 from groupwise.core.layout import per_completion
 from groupwise.core.masks import where_mask
@@ -20,7 +21,11 @@ from groupwise.types import Batch
 
 
 def token_rewards(batch: Batch, scores: Tensor, beta: float = 0.0, estimator: EstimatorName = "k1") -> Tensor:
-    """[T] float64 from scores [N]; completions of which no token counts get none."""
+    """[T] float64 from scores [N]; completions of which no token counts get none.
+
+    Raises `NonFiniteLogprobError` for an infinite score.
+    """
+    check_rewards(scores)
     rewards = torch.zeros(len(batch.token_ids), dtype=torch.float64, device=scores.device)
     last = last_tokens(batch)
     scored = last >= 0
