@@ -36,7 +36,7 @@ class ProcessSettings(GroupRelative):
         Raises `DataError` where scored completions have no steps at all.
         """
         if not self.outcome_as_step:
-            need_step_rewards(batch, self.name)
+            need_step_rewards(batch)
         steps = scored_steps(batch, outcome_as_step=self.outcome_as_step)
         scored = torch.zeros(len(batch.completion_spans), dtype=torch.bool, device=batch.rewards.device)
         scored[steps.owners] = True
@@ -64,11 +64,11 @@ class ProcessSettings(GroupRelative):
         ]
 
 
-def need_step_rewards(batch: Batch, name: str) -> None:
+def need_step_rewards(batch: Batch) -> None:
     """Raise `DataError` where no scored completion of a batch has rewards of steps."""
     scored = [steps for steps, value in zip(batch.step_rewards, batch.rewards.tolist(), strict=True) if value == value]
     if scored and all(steps is None for steps in scored):
         raise DataError(
-            f"{name} with process supervision needs rewards of steps, and the reward gives none",
+            "process supervision needs rewards of steps, and the reward gives none",
             fix="return a Score with `step_rewards` and `step_ends`, or set supervision = 'outcome'",
         )
