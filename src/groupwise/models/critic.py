@@ -19,6 +19,7 @@ from groupwise.models.forward import hidden_states
 from groupwise.models.loading import LoadedModel
 from groupwise.models.quiet import quiet
 from groupwise.models.settings import CriticSettings
+from groupwise.models.sources import first_line
 from groupwise.packing import predictors
 from groupwise.types import Batch
 
@@ -55,7 +56,7 @@ class Critic(nn.Module):
             with quiet():
                 model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32)
         except Exception as error:  # whatever a file or a hub provokes there, the user must hear which model it was
-            told = f"critic.start = {name!r} can't be loaded ({error})"
+            told = f"critic.start = {name!r} can't be loaded ({first_line(error)})"
             raise ModelError(told, fix="give a reward model's folder") from error
         if model.config.num_labels != 1:
             told = f"critic.start = {name!r} has {model.config.num_labels} labels"
