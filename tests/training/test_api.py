@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tiny_runs import ROWS, Lines, coin, metric_rows, rollouts, tiny
 import groupwise
 from groupwise.errors import DataError, RunFileError, RunFolderError
 from groupwise.run import Run
+from groupwise.training import api
 
 
 def test_a_run_from_python_with_a_closure_says_that_nothing_guards_it(tmp_path: Path) -> None:
@@ -202,3 +204,19 @@ def test_what_is_trained_is_said_first(tmp_path: Path) -> None:
     )  # fmt: skip
     for expected in ("stage 0-grpo: 2 steps of 2 prompts", "0.125 k3", "clip(ρ, 0.8, 1.3)", "lr 0.001", "0+0="):
         assert expected in lines.text, expected
+
+
+def test_runs_that_start_in_the_same_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Frozen(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Frozen:
+            return cls(2026, 1, 2, 3, 4, 5)
+
+    monkeypatch.setattr(api, "datetime", Frozen)
+    monkeypatch.chdir(tmp_path)
+    for name in ("a-20260102-030405", "a-20260102-030405-2", "a-20260102-030405-3"):
+        folder = api.default_folder("a")
+        assert folder == Path("runs") / name
+        folder.mkdir(parents=True)

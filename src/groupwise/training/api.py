@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,10 @@ def read_progress(weights: Path) -> Progress:
 
 
 def default_folder(name: str) -> Path:
-    """`runs/NAME-DATE-TIME` in the current folder."""
-    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    """`runs/NAME-DATE-TIME` in the current folder, with a number behind it where that second has a run already."""
+    plain = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    numbered = (plain.with_name(f"{plain.name}-{number}") for number in count(2))
+    return next(path for path in chain([plain], numbered) if not path.exists())
 
 
 def stage_start(run: Run, folder: RunFolder, weights: Path | None) -> Path | None:
