@@ -84,3 +84,13 @@ def test_evaluations_are_compared_prompt_by_prompt(folder: RunFolder) -> None:
     test = change(summarise(folder), "test reward")
     half = 1.96 * math.sqrt(0.25 / 3)
     assert test.interval == pytest.approx((0.5 - half, 0.5 + half))
+
+
+def test_later_updates_of_a_rollout_are_not_taken_for_rollouts_without_reward(folder: RunFolder) -> None:
+    for number, reward in ((1, 0.25), (2, None), (3, 0.75), (4, None)):
+        later = {} if reward is not None else {"completion_length_mean": None, "frac_degenerate_groups": None}
+        metrics.append(folder.metrics, step(number, reward) | later)
+    found = summarise(folder)
+    assert found is not None
+    change = found.changes[0]
+    assert (change.name, change.before, change.after) == ("training reward", 0.25, 0.75)

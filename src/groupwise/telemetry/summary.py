@@ -42,8 +42,10 @@ def summarise(folder: RunFolder) -> Summary | None:
     if not steps:
         return None
     last_stage = [row for row in steps if row["stage"] == steps[-1]["stage"]]
-    quarter = max(1, len(last_stage) // 4)
-    first, last = last_stage[:quarter], last_stage[-quarter:]
+    rollouts = [row for row in last_stage if row["completion_length_mean"] is not None]  # null in later updates
+    rollouts = rollouts or last_stage
+    quarter = max(1, len(rollouts) // 4)
+    first, last = rollouts[:quarter], rollouts[-quarter:]
     changes = [
         _between("training reward", first, last, "reward_mean"),
         *_evaluations(folder, [row for row in rows if "eval" in row]),
