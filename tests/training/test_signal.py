@@ -124,8 +124,9 @@ def test_R023_completions_that_cannot_be_scored_are_left_out_and_counted(tmp_pat
     recorded = rollouts(folder)
     unscored = [entry for entry in recorded if entry["prompt_id"] == "row-0"]
     assert all(entry["reward"] is None and entry["correct"] is None for entry in unscored)
-    assert all(entry["advantages"] is None and not entry["kept"] for entry in unscored)
-    assert row["frac_dropped_groups"] == 0.5
+    assert all(set(entry["advantages"]) == {0.0} and entry["kept"] for entry in unscored)  # masked, and counted in N
+    assert row["frac_degenerate_groups"] == 0.5 and row["frac_dropped_groups"] == 0
+    assert row["tokens_trained"] == sum(len(entry["token_ids"]) for entry in recorded if entry["reward"] is not None)
     scored = [entry["reward"] for entry in recorded if entry["prompt_id"] == "row-1"]
     assert row["reward_mean"] == pytest.approx(sum(scored) / 4)
 

@@ -1,12 +1,11 @@
 """What algorithms share.
 
-`AlgorithmSettings` is the base of all: nothing is dropped but what nobody could score, nothing is diagnosed, and
+`AlgorithmSettings` is the base of all: nothing is dropped, nothing is diagnosed, and
 settings stay what they are. `GroupRelative`, `ActorCritic` and `PolicyGradient` are in files of their own.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -42,10 +41,7 @@ class AlgorithmSettings(Settings):
         return Reads()
 
     def keep(self, group: Group) -> str | None:
-        """Drop a group in which scoring was tried and no completion got a score: nothing in it can count."""
-        values = [score.value for score in group.scores if score is not None]
-        if values and all(value is None or math.isnan(value) for value in values):
-            return "no completion was scored"
+        """All. One without any score is masked by `credit`, and still counts in N as its completions would."""
         return None
 
     def select(self, group: Group) -> Sequence[Group]:

@@ -153,11 +153,8 @@ class PolicyGradient(AlgorithmSettings):
         return reads.also(loss={"group_ids"}) if self.aggregation == "group-token-mean" else reads
 
     def keep(self, group: Group) -> str | None:
-        """Drop groups without a score, and with `dynamic_sampling` those that are all right or all wrong."""
-        reason = super().keep(group)
-        if reason is None and self.refill is not None:
-            reason = self.refill.refuses(group)
-        return reason
+        """With `dynamic_sampling` drop groups that are all right or all wrong, or that nobody could score."""
+        return None if self.refill is None else self.refill.refuses(group)
 
     def scores(self, batch: Batch) -> Tensor:
         """[N] the rewards, with the punishment for length where there is one."""

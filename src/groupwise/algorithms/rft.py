@@ -104,10 +104,7 @@ class RFT(RightAnswers):
 
     def keep(self, group: Group) -> str | None:
         """Drop groups without a right completion, where the mean is over right ones."""
-        reason = super().keep(group)
-        if reason is None and self.denominator == "kept" and not self._right(group):
-            return "no completion is right"
-        return reason
+        return "no completion is right" if self.denominator == "kept" and not self._right(group) else None
 
     def select(self, group: Group) -> list[Group]:
         """The right completions that are trained on; all, where the mean is over all."""
