@@ -105,6 +105,8 @@ def _numbers(row: Mapping[str, Any]) -> str:
     seconds = sum(row["seconds"].values())
     tokens = (row["tokens_sampled"] or row["tokens_trained"]) / seconds if seconds else 0.0
     reward = f"reward {row['reward_mean']:.2f}" if row["reward_mean"] is not None else f"loss {_number(row['loss'])}"
+    if row.get("pair_accuracy") is not None:
+        reward += f"  pairs in order {row['pair_accuracy']:.2f}"
     flag = "" if row["status"] == "updated" else f"  {row['status']}"
     return f"{row['stage']}  {reward}  {tokens:.0f} tokens/s{flag}"
 

@@ -48,6 +48,7 @@ def summarise(folder: RunFolder) -> Summary | None:
     first, last = rollouts[:quarter], rollouts[-quarter:]
     changes = [
         _between("training reward", first, last, "reward_mean"),
+        _between("training pairs in order", first, last, "pair_accuracy"),
         *_evaluations(folder, [row for row in rows if "eval" in row]),
         _between("completion tokens", first, last, "completion_length_mean"),
         _between("groups without signal", first, last, "frac_degenerate_groups"),
@@ -62,7 +63,7 @@ def summarise(folder: RunFolder) -> Summary | None:
 
 
 def _between(name: str, first: Sequence[Mapping[str, Any]], last: Sequence[Mapping[str, Any]], key: str) -> Change:
-    before, after = _mean([row[key] for row in first]), _mean([row[key] for row in last])
+    before, after = _mean([row.get(key) for row in first]), _mean([row.get(key) for row in last])
     return Change(name, before, after, None if before is None or after is None else after - before)
 
 

@@ -26,6 +26,8 @@ def preview(source: str, count: int, overrides: Sequence[str], display: ConsoleD
             "no stage of this run samples completions", fix="preview a run with an algorithm such as grpo"
         )
     stage = sampling_stages[0]
+    if stage is not run.stages[0]:
+        display.say("sampled from the model as the run begins: the stages before this one are not run")
     prepared = prepare(stage, load_tokenizer(run.model, display.say), run.seed)
     assert prepared.reward is not None
     try:
