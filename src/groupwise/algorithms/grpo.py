@@ -37,7 +37,7 @@ class GRPO(TokenClip, ProcessSettings):
     differences = (
         'The paper prints only "std" and no clip range: here they are sqrt(population variance + 1e-8) and 0.2.',
         "Tied rewards give advantages of exactly 0, where others divide rounding errors by an epsilon.",
-        "Completions without a score leave the statistics and the loss.",
+        "Completions without a score leave the statistics and the loss, and stay in N, as empty ones do.",
         "Iterative GRPO moves the reference alone: rewards are verifiers, so no reward model is trained on.",
     )
     beta: NonNegativeFloat = 0.04
