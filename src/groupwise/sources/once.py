@@ -67,11 +67,12 @@ class Once:
         """A cursor over the kept groups, recalled from what was written so that a resumed run sees the very same."""
         if self.cursor is None:
             seconds = {}
-            if self.recall() is None:
+            sampled = self.recall()
+            if sampled is None:
                 gathered = self.sampler.gather([(prompt, 0) for prompt in self.prompts])
                 self.record(gathered.groups)
                 seconds = dict(gathered.seconds)
-            sampled = self.recall()
+                sampled = self.recall()
             assert sampled is not None
             # A run that ended before its first checkpoint has sampled already, and counts that where it would have.
             tokens = sum(len(completion.token_ids) for group in sampled for completion in group.completions)
