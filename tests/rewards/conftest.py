@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from groupwise.rewards.contract import Record
-from groupwise.rewards.pool import WorkerPool
-from groupwise.rewards.target import Target
+from groupwise.rewards.workers.pool import WorkerPool
+from groupwise.rewards.workers.target import Target
 from groupwise.types import FinishReason
 
 MakeRecord = Callable[..., Record]

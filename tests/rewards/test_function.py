@@ -12,9 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from groupwise.errors import DataError, RewardError
 from groupwise.rewards import REWARDS, AnyReward, Exact, Function, build_reward
 from groupwise.rewards.contract import group_reward
-from groupwise.rewards.function import FunctionReward
 from groupwise.rewards.in_process import InProcess
-from groupwise.rewards.target import Target, target_of
+from groupwise.rewards.pooled import PooledReward
+from groupwise.rewards.workers.target import Target, target_of
 
 COLUMNS = """
     def reward(record):
@@ -55,7 +55,7 @@ def test_a_target_is_imported_by_name(record, reward_file, monkeypatch):
         {"file": "a.txt"},
         {"target": "a.b"},
         {"target": ":b"},
-        {"file": "a.py", "time_limit": 0},
+        {"file": "a.py", "cpu_seconds": 0},
         {"file": "a.py", "workers": 0},
         {"file": "a.py", "colour": "red"},
     ],
@@ -138,7 +138,7 @@ def test_a_function_that_a_worker_can_load_goes_there(record, reward_file, monke
     module = importlib.import_module("importable_elsewhere")
     reward = build_reward([], functions=[module.elsewhere])
     try:
-        assert isinstance(reward.parts[0].reward, FunctionReward) and reward.notes == ()
+        assert isinstance(reward.parts[0].reward, PooledReward) and reward.notes == ()
         import os
 
         assert reward.score([record("")])[0].value not in (None, float(os.getpid()))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupwise.rewards.contract import Record
-from groupwise.rewards.normalise import LONGEST_REASON, Outcome, call_function, from_plain, to_plain
+from groupwise.rewards.workers.normalise import LONGEST_REASON, Outcome, call_function, from_plain, to_plain
 from groupwise.types import Score
 
 RECORD = Record("g", "p", "2+2=", (), {}, "4", "4", (5,) * 9, "stop")
@@ -40,7 +40,7 @@ def returned(result: object) -> Outcome:
 )
 def test_each_outcome(result, value, correct):
     outcome = returned(result)
-    assert (outcome.score.value, outcome.score.correct, outcome.fault) == (value, correct, False)
+    assert (outcome.score.value, outcome.score.correct, outcome.fault) == (value, correct, "")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
     reason=st.text(max_size=20),
     parts=st.dictionaries(st.text(max_size=5), st.none() | numbers, max_size=3),
     steps=st.none() | st.lists(st.none() | numbers, max_size=4),
-    fault=st.booleans(),
+    fault=st.sampled_from(["", "reward", "machine"]),
 )
 def test_an_outcome_crosses_the_channel_unchanged(value, correct, reason, parts, steps, fault):
     ends = None if steps is None else tuple(range(2, 2 + 3 * len(steps), 3))

@@ -13,10 +13,11 @@ from processes import group_lives, wait_until
 TRAINER = """
 import sys
 from groupwise.rewards.contract import Record
-from groupwise.rewards.pool import WorkerPool
-from groupwise.rewards.target import Target
+from groupwise.rewards.workers.limits import Limits
+from groupwise.rewards.workers.pool import WorkerPool
+from groupwise.rewards.workers.target import Target
 
-pool = WorkerPool(Target(sys.argv[1], "reward"), workers=2, time_limit=600.0)
+pool = WorkerPool(Target(sys.argv[1], "reward"), workers=2, limits=Limits(600.0, 600.0))
 records = [Record("p", "p", "", None, {}, text, text, (), "stop") for text in ("one", "two")]
 pool.score(records)
 """

@@ -11,8 +11,9 @@ import pytest
 from processes import group_lives, wait_until
 
 from groupwise.errors import RewardError
-from groupwise.rewards.pool import WorkerPool
-from groupwise.rewards.process import LARGEST_ANSWER
+from groupwise.rewards.workers.limits import Limits
+from groupwise.rewards.workers.pool import WorkerPool
+from groupwise.rewards.workers.process import LARGEST_ANSWER
 
 HANGS = """
     import time
@@ -36,15 +37,15 @@ def values(pool: WorkerPool, records: list) -> list[float | None]:
 
 
 def test_R003_a_hanging_reward_is_killed_from_the_main_thread(pool, record):
-    rewards = pool(HANGS, time_limit=0.5)
+    rewards = pool(HANGS, limits=Limits(0.5, 1.0))
     outcomes = rewards.score([record(text) for text in ("good", "spin", "sleep", "bad", "good")])
     assert [outcome.score.value for outcome in outcomes] == [1.0, None, None, 0.0, 1.0]
-    assert outcomes[1].score.reason == "rewards.py:reward took longer than 0.5 seconds"
+    assert outcomes[1].score.reason == "rewards.py:reward took more than 0.5 seconds of CPU time"
     assert (rewards.counters.timeouts, rewards.counters.errors, rewards.counters.restarts) == (2, 2, 2)
 
 
 def test_R003_a_hanging_reward_is_killed_from_worker_threads(pool, record):
-    rewards = pool(HANGS, time_limit=0.5, workers=2)
+    rewards = pool(HANGS, limits=Limits(0.5, 1.0), workers=2)
     with ThreadPoolExecutor(2) as threads:
         calls = [threads.submit(values, rewards, [record("spin"), record("good")]) for _ in range(2)]
         assert [call.result() for call in calls] == [[None, 1.0]] * 2
@@ -55,7 +56,7 @@ def test_R003_a_hanging_reward_is_killed_from_worker_threads(pool, record):
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_R003_a_hanging_reward_is_killed_inside_asyncio(pool, record, in_thread):
-    rewards = pool(HANGS, time_limit=0.5)
+    rewards = pool(HANGS, limits=Limits(0.5, 1.0))
 
     async def score() -> list[float | None]:
         records = [record("sleep"), record("good")]
@@ -203,7 +204,7 @@ def test_a_group_reward_sees_its_group_and_only_that(pool, record):
             longest = max(len(r.text) for r in records)
             return [len(r.text) == longest for r in records]
     """
-    rewards = pool(source, time_limit=0.5)
+    rewards = pool(source, limits=Limits(0.5, 1.0))
     ids = ["a", "a", "hangs", "hangs", "short", "short", "none", "b", "b"]
     outcomes = rewards.score([record("x" * n, prompt_id) for n, prompt_id in enumerate(ids)])
     assert [o.score.value for o in outcomes] == [0.0, 1.0, None, None, None, None, None, 0.0, 1.0]
@@ -237,7 +238,7 @@ def test_sys_exit_and_recursion_are_faults_of_the_sample(pool, record):
             return reward(record)
     """
     outcomes = pool(source).score([record("exit"), record("recurse")])
-    assert [outcome.fault for outcome in outcomes] == [True, True]
+    assert [outcome.fault for outcome in outcomes] == ["reward", "reward"]
     assert "SystemExit" in outcomes[0].score.reason and "RecursionError" in outcomes[1].score.reason
 
 
@@ -281,7 +282,7 @@ def test_close_ends_calls_in_flight_as_not_scored(pool, record, tmp_path):
             pathlib.Path({str(started)!r}).touch()
             time.sleep(600)
         """,
-        time_limit=600.0,
+        limits=Limits(600.0, 600.0),
     )
     results: list[list[float | None]] = []
     thread = threading.Thread(target=lambda: results.append(values(rewards, [record(""), record("")])))
@@ -300,7 +301,7 @@ def test_what_a_reward_started_is_killed_with_it(pool, record, tmp_path):
             pathlib.Path({str(tmp_path / "group")!r}).write_text(str(os.getpgrp()))
             subprocess.run(["sleep", "600"])
     """
-    rewards = pool(source, time_limit=0.5)
+    rewards = pool(source, limits=Limits(0.5, 1.0))
     assert values(rewards, [record("")]) == [None]
     group = int((tmp_path / "group").read_text())
     assert group != os.getpgrp()

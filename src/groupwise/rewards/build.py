@@ -13,11 +13,12 @@ from groupwise.rewards.base import RewardSettings
 from groupwise.rewards.combine import Combined, Part
 from groupwise.rewards.contract import Reward
 from groupwise.rewards.exact import Exact
-from groupwise.rewards.function import Function, FunctionReward
+from groupwise.rewards.function import Function
 from groupwise.rewards.in_process import InProcess
 from groupwise.rewards.number import Number
-from groupwise.rewards.pool import WorkerPool
-from groupwise.rewards.target import label_of, target_of
+from groupwise.rewards.pooled import PooledReward
+from groupwise.rewards.workers.pool import WorkerPool
+from groupwise.rewards.workers.target import label_of, target_of
 
 REWARDS: dict[str, type[RewardSettings]] = {"exact": Exact, "number": Number, "function": Function}
 """Every reward by the name that a run file uses. A new one is a file here and a word in both lines."""
@@ -53,4 +54,4 @@ def _from_function(function: Callable[..., Any]) -> Reward:
     name = label_of(function)
     if target is None:
         return InProcess(function, name)
-    return FunctionReward(name, WorkerPool(target, workers=2))
+    return PooledReward(name, WorkerPool(target, workers=2))

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from groupwise.rewards.contract import Record, Reward
-from groupwise.rewards.function import FunctionReward
 from groupwise.rewards.in_process import InProcess
-from groupwise.rewards.pool import Counters
+from groupwise.rewards.pooled import PooledReward
+from groupwise.rewards.workers.pool import Counters
 from groupwise.types import Score
 
 
@@ -64,9 +64,7 @@ class Combined:
     def counters(self) -> dict[str, Counters]:
         """Of each reward that calls a user's function: what went wrong so far, by label."""
         return {
-            part.label: part.reward.counters
-            for part in self.parts
-            if isinstance(part.reward, FunctionReward | InProcess)
+            part.label: part.reward.counters for part in self.parts if isinstance(part.reward, PooledReward | InProcess)
         }
 
     @property

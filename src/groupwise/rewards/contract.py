@@ -13,9 +13,11 @@ A reward that must see a whole group at once (ranks, diversity) is decorated:
         longest = max(len(r.token_ids) for r in records)
         return [1 - len(r.token_ids) / longest for r in records]
 
-Rewards run in a process of their own, with a hard wall-clock limit per call that is enforced by killing it, and see
+Rewards run in a process of their own, with hard limits per call that are enforced by killing it, and see
 nothing of the trainer's environment but what the run file passes. What a reward raises, or returns wrongly, makes
-that sample "not scored", is counted and shown, and never touches another sample.
+that sample "not scored", is counted and shown, and never touches another sample. A reward that is kept from its work
+by the machine (a server that doesn't answer, a missing program) raises `Unavailable`: the call is tried again, then
+not scored, and where that happens too often the run stops with the cause.
 """
 
 from __future__ import annotations
@@ -66,6 +68,10 @@ class Reward(Protocol):
 
     def close(self) -> None:
         """End whatever processes it holds."""
+
+
+class Unavailable(Exception):
+    """Raised by a reward that the machine kept from its work, and not the sample; the message says what is missing."""
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -15,9 +15,9 @@ from typing import Any
 
 from groupwise.rewards.base import require_columns
 from groupwise.rewards.contract import Record
-from groupwise.rewards.normalise import Outcome, call_function
-from groupwise.rewards.pool import Counters
-from groupwise.rewards.target import columns_of, label_of
+from groupwise.rewards.workers.normalise import Outcome, call_function
+from groupwise.rewards.workers.pool import Counters
+from groupwise.rewards.workers.target import columns_of, label_of
 from groupwise.types import Score
 
 
@@ -43,7 +43,7 @@ class InProcess:
             outcomes = [outcome for call in calls for outcome in self._call(call, group=True)]
         else:
             outcomes = [outcome for record in records for outcome in self._call([record], group=False)]
-        self.counters.errors += sum(outcome.fault for outcome in outcomes)
+        self.counters.errors += sum(outcome.fault != "" for outcome in outcomes)
         return [outcome.score for outcome in outcomes]
 
     def _call(self, records: Sequence[Record], group: bool) -> list[Outcome]:
