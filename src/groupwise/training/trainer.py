@@ -7,6 +7,7 @@ get scored groups -> keep -> pack -> annotate -> credit
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -113,7 +114,7 @@ class Trainer:
         self.publish()
         self.evaluate(stage, ended=ended)
         self.save_when_due(stage, ended)
-        self.stop_when_hopeless(stage, outcome)
+        self.stop_when_hopeless(stage, outcome, gathered)
         return ended
 
     def prepare(self, stage: ActiveStage, groups: Sequence[Group]) -> Batch:
@@ -256,11 +257,11 @@ class Trainer:
         protected = {*self.progress.ends, self.recorder.best_step() or 0}
         checkpoint.prune(self.folder.checkpoints, self.run.checkpoint.keep, protected)
 
-    def stop_when_hopeless(self, stage: ActiveStage, outcome: Outcome) -> None:
+    def stop_when_hopeless(self, stage: ActiveStage, outcome: Outcome, gathered: Gathered) -> None:
         """Raise `TrainingError` after too many steps in a row that gave nothing to learn from."""
         limit = stage.settings.optimizer.max_bad_steps
         if self.progress.bad_in_a_row >= limit:
-            why = "nothing could be scored" if outcome.usable else outcome.status
+            why = _commonest_reason(gathered.groups) if outcome.usable else outcome.status
             raise TrainingError(
                 f"stopped at step {self.progress.step}: {limit} steps in a row gave no usable update ({why})",
                 fix="look at the newest file in rollouts/; lower the learning rate or mend the reward, then --resume",
@@ -306,3 +307,9 @@ def _read(folder: Path) -> dict:
 def _nothing_scored(groups: Sequence[Group]) -> bool:
     scores = [score for group in groups for score in group.scores if score is not None]
     return bool(scores) and all(score.value is None for score in scores)
+
+
+def _commonest_reason(groups: Sequence[Group]) -> str:
+    """Why nothing could be scored."""
+    reasons = Counter(score.reason for group in groups for score in group.scores if score is not None and score.reason)
+    return f"nothing could be scored: {reasons.most_common(1)[0][0]}" if reasons else "nothing could be scored"
