@@ -144,7 +144,7 @@ def test_R011_an_unscored_sibling_leaves_the_statistics_of_its_group(tmp_path: P
 
 
 def test_R023_a_run_in_which_nothing_can_be_scored_stops(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"stopped at step 3: 3 steps in a row .* \(nothing could be scored: no reward applies"):
+    with pytest.raises(TrainingError, match=r"stopped at step 3: .* \(nothing could be scored: no reward"):
         train(tmp_path, always(None), steps=9, optimizer={"max_bad_steps": 3})
     rows = metric_rows(tmp_path / "run")
     assert [row["frac_not_scored"] for row in rows] == [1.0, 1.0, 1.0]
