@@ -2,6 +2,7 @@
 # make test     install, then the fast tests
 # make test-learning  every algorithm trains a tiny model, and fails to with its sign flipped
 # make test-all everything: lint, types, slow tests
+# make bench    beside TRL: speed, memory, gradients; make bench SCENARIO=A for one, make bench-quick JSON=PATH
 # make install  the environment alone, in .venv
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 # One thread per test process: the tests' models are tiny, and threads would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8
 
-.PHONY: train test test-learning test-all lint format install clean
+.PHONY: train test test-learning test-all bench bench-quick lint format install clean
 
 train: install
 	$(BIN)/groupwise train $(RUN)
@@ -26,6 +27,14 @@ test-learning: install
 
 test-all: install lint
 	$(PYTEST)
+
+bench: install
+	sh benchmarks/install_peer.sh
+	$(BIN)/python benchmarks/run.py $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(JSON),--json $(JSON))
+
+bench-quick: install
+	sh benchmarks/install_peer.sh
+	$(BIN)/python benchmarks/run.py --quick $(if $(JSON),--json $(JSON))
 
 lint: install
 	$(BIN)/ruff format --check .
