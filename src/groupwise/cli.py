@@ -106,6 +106,31 @@ def sample(
 
 
 @app.command()
+def check_task(
+    run: RunArgument,
+    settings: SetOption = None,
+    rows: Annotated[int, typer.Option(min=1, help="How many rows' answers the rewards are tried on.")] = 50,
+    prompts: Annotated[int, typer.Option(min=1, help="How many prompts to sample groups for.")] = 16,
+    model: Annotated[bool, typer.Option("--model/--no-model", help="Whether to sample from the model.")] = True,
+) -> None:
+    """Check a run's rewards and prompts before any training.
+
+    Lists the golds that can't be used, tries each reward on gold, empty, cut and spoilt answers, and measures how much
+    signal the model's own completions give. Ends with status 1 where training would learn from wrong verdicts.
+    """
+    with _user_errors():
+        from groupwise.checking.showing import show_reports
+        from groupwise.checking.task import check_task as reports_of
+        from groupwise.telemetry.display import ConsoleDisplay
+
+        with ConsoleDisplay(Console(highlight=False)) as display:
+            reports = reports_of(run, settings or [], rows=rows, prompts=prompts, model=model, display=display)
+            show_reports(reports, display)
+    if any(report.serious for report in reports):
+        raise typer.Exit(1)
+
+
+@app.command()
 def init(
     name: Annotated[str, typer.Argument(help="The name of a packaged run.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; by default NAME.toml here.")] = None,
