@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from groupwise.rewards.contract import Record, Reward
 from groupwise.types import Score
 
 
-class TextReward(RewardSettings):
+class TextReward(RewardSettings, ABC):
     """A reward that scores one completion at a time by its text, in this process."""
 
     def build(self, base: Path) -> Reward:
