@@ -1,0 +1,381 @@
+"""Whether two trees are the same answer, under a policy. What decided by choice and not by mathematics is noted.
+
+Values are equal where `evaluating` says so; what is too large to compute is equal only where it is written the same.
+Tuples and matrices are compared place by place, sets and lists without order, regions of the real line by their ends,
+equations by what they have in common up to a factor, and a name (`x = 5`, `f(x) = x^2`) is taken off. What isn't
+understood on one side is equal to nothing but itself.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from groupwise.rewards.math import evaluating
+from groupwise.rewards.math.names import Contradiction, as_members, plain_value, split_name
+from groupwise.rewards.math.policy import Policy
+from groupwise.rewards.math.quantities import Quantity, agree, letters_that_are_units, quantity
+from groupwise.rewards.math.regions import NoRegion, region, same_region
+from groupwise.rewards.math.structure import same_structure
+from groupwise.rewards.math.tree import Node, add, has, mul, neg, num, over, sym, variables, walk
+
+MOST_MEMBERS = 300
+"""Of lists whose members are compared each with each."""
+
+
+class Comparison:
+    """Compares under one policy; `notes` names the policies that decided."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.notes = policy, set[str]()
+
+    def same(self, gold: Node, answer: Node) -> bool:
+        """See the module's docstring."""
+        try:
+            gold, answer = plain_value(gold), plain_value(answer)
+        except Contradiction:
+            return False
+        heads = {gold.head, answer.head}
+        if heads & {"relation"} and (decided := self._relations(gold, answer)) is not None:
+            return decided
+        if "time" in heads:
+            return self._times(gold, answer)
+        if heads & {"words"}:
+            return False
+        if self._is_region(gold) or self._is_region(answer):
+            if (decided := self._regions(gold, answer)) is not None:
+                return decided
+        if "ratio" in heads:
+            return self._ratios(gold, answer)
+        if heads & {"matrix"}:
+            return self._matrices(gold, answer)
+        if has(gold, "pm") or has(answer, "pm") or heads & {"list", "set", "such", "empty"}:
+            return self._collections(gold, answer)
+        if "bracket" in heads:
+            return self._brackets(gold, answer)
+        if "base" in heads:
+            return self._bases(gold, answer)
+        return self._quantities(gold, answer)
+
+    # Relations
+
+    def _relations(self, gold: Node, answer: Node) -> bool | None:
+        """None where what stands beside a name is to be compared instead, as a value or as a region."""
+        both = gold.head == answer.head == "relation"
+        if both and gold.name == answer.name and gold.name in ("==", "to", "~", "par", "perp", "sub"):
+            return len(gold.args) == len(answer.args) and all(map(self._congruent, gold.args, answer.args))
+        named_gold, named_answer = split_name(gold), split_name(answer)
+        if both and named_gold and named_answer:
+            same_name = named_gold[0] == named_answer[0] or self._functions(named_gold[0], named_answer[0])
+            if same_name:
+                return self.same(named_gold[1], named_answer[1])
+        if both and gold.name == answer.name == "=":
+            sides = [add(node.args[0], neg(node.args[-1])) for node in (gold, answer)]
+            if any(has(side, "bracket", "list", "set", "matrix", "inf", "dots", "unit") for side in sides):
+                return same_structure(gold, answer)
+            return evaluating.proportional(*sides) is True or same_structure(gold, answer)
+        if named_gold and answer.head != "relation":
+            return self.same(named_gold[1], answer)
+        if named_answer and gold.head != "relation":
+            return self.same(gold, named_answer[1])
+        if "=" in (gold.name, answer.name) and not both:
+            return False
+        return None if self._linear(gold) and self._linear(answer) else both and self._inequalities(gold, answer)
+
+    def _functions(self, left: Node, right: Node) -> bool:
+        """y and f(x) name the same thing."""
+        return all(name.head == "sym" and ("(" in name.name or name.name == "y") for name in (left, right)) and "y" in (left.name, right.name)
+
+    def _congruent(self, left: Node, right: Node) -> bool:
+        if left.head == right.head == "mod":
+            return all(self.same(a, b) for a, b in zip(left.args, right.args, strict=True))
+        return left.head != "mod" and right.head != "mod" and self.same(left, right)
+
+    def _linear(self, node: Node) -> bool:
+        try:
+            region(node)
+        except NoRegion:
+            return False
+        return True
+
+    def _inequalities(self, gold: Node, answer: Node) -> bool:
+        """Each link of one chain with one of the other: differences that point the same way and are proportional."""
+        ours, theirs = _links(gold), _links(answer)
+        if len(ours) != len(theirs):
+            return False
+        for difference, sign in ours:
+            found = next((pair for pair in theirs if pair[1] == sign and evaluating.proportional(difference, pair[0], positive=sign[0] == ">")), None)
+            if found is None:
+                return same_structure(gold, answer)
+            theirs.remove(found)
+        return True
+
+    # Regions
+
+    def _is_region(self, node: Node) -> bool:
+        return node.head in ("union", "both", "without", "reals", "relation", "such") or node.head == "bracket" and node.name not in ("()", "[]") or (
+            node.head == "bracket" and has(node, "inf") or node.head == "list" and all(arg.head == "relation" and set(arg.name.split()) - {"="} for arg in node.args)
+        )  # fmt: skip
+
+    def _regions(self, gold: Node, answer: Node) -> bool | None:
+        try:
+            one, other = region(gold), region(answer)
+        except NoRegion:
+            if gold.head == answer.head and gold.head in ("union", "both"):
+                return self._unordered(list(_operands(gold)), list(_operands(answer)))
+            return None if gold.head == answer.head == "bracket" or "such" in (gold.head, answer.head) else same_structure(gold, answer)
+        if (gold.head == "relation") != (answer.head == "relation"):
+            if not self.policy.forms:
+                return False
+            self.notes.add("forms: an inequality and an interval")
+        if gold.head in ("relation", "list") and answer.head in ("relation", "list") and variables(gold) != variables(answer):
+            return False
+        return same_region(one, other)
+
+    # Members
+
+    def _collections(self, gold: Node, answer: Node) -> bool:
+        if "empty" in (gold.head, answer.head):
+            return gold.head == answer.head
+        ours, theirs = as_members(gold), as_members(answer)
+        if ours is None or theirs is None or max(len(ours), len(theirs)) > MOST_MEMBERS:
+            return same_structure(gold, answer)
+        if len(ours) > 1 and answer.head == "bracket" or len(theirs) > 1 and gold.head == "bracket":
+            return self._tuple_and_list(gold, answer)
+        if self._assigned(gold, answer):
+            return True
+        if "set" in (gold.head, answer.head):
+            ours, theirs = self._distinct(ours), self._distinct(theirs)
+        elif self.policy.ordered_lists and gold.head == answer.head == "list":
+            self.notes.add("ordered_lists")
+            return len(ours) == len(theirs) and all(map(self.same, ours, theirs))
+        if self.policy.subset and len(theirs) < len(ours):
+            self.notes.add("subset")
+            return all(any(self.same(one, other) for one in ours) for other in theirs)
+        return self._unordered(ours, theirs)
+
+    def _assigned(self, gold: Node, answer: Node) -> bool:
+        """x = 2, y = 3 against y = 3, x = 2 is seen by `_unordered`; here: against 2, 3."""
+        ours, theirs = (self._values(node) for node in (gold, answer))
+        if ours is None or theirs is None or ours == (None, None):
+            return False
+        (names, values), (other_names, other_values) = ours, theirs
+        if (names is None) == (other_names is None) or len(values) != len(other_values):
+            return False
+        return all(map(self.same, values, other_values))
+
+    def _values(self, node: Node) -> tuple[list[Node] | None, list[Node]] | None:
+        """The names and values of a list of assignments to different names; the members of any other list."""
+        if node.head not in ("list", "bracket"):
+            return None
+        named = [split_name(arg) for arg in node.args]
+        if all(named):
+            names = [pair[0] for pair in named if pair]
+            if len(set(names)) == len(names) and len(names) > 1:
+                return names, [pair[1] for pair in named if pair]
+        return None, list(node.args)
+
+    def _tuple_and_list(self, gold: Node, answer: Node) -> bool:
+        bare = gold if answer.head == "bracket" else answer
+        bracket = answer if answer.head == "bracket" else gold
+        if bare.head != "list" or bracket.name != "()" or not self.policy.forms:
+            return False
+        values = self._values(bare)
+        members = values[1] if values else list(bare.args)
+        if len(members) != len(bracket.args):
+            return False
+        self.notes.add("forms: a tuple without its brackets")
+        return all(map(self.same, bracket.args, members))
+
+    def _distinct(self, members: list[Node]) -> list[Node]:
+        found: list[Node] = []
+        for member in members:
+            if not any(self.same(member, other) for other in found):
+                found.append(member)
+        return found
+
+    def _unordered(self, ours: list[Node], theirs: list[Node]) -> bool:
+        if len(ours) != len(theirs):
+            return False
+        left = list(theirs)
+        for one in ours:
+            found = next((place for place, other in enumerate(left) if self.same(one, other)), None)
+            if found is None:
+                return False
+            del left[found]
+        return True
+
+    def _brackets(self, gold: Node, answer: Node) -> bool:
+        if gold.head != answer.head or gold.name != answer.name or len(gold.args) != len(answer.args):
+            return False
+        return all(map(self.same, gold.args, answer.args))
+
+    def _matrices(self, gold: Node, answer: Node) -> bool:
+        gold, answer = self._identity(gold, answer), self._identity(answer, gold)
+        if gold.head == answer.head == "matrix":
+            shapes = [[len(row.args) for row in node.args] for node in (gold, answer)]
+            rows = zip(gold.args, answer.args, strict=False)
+            return shapes[0] == shapes[1] and all(all(map(self.same, one.args, other.args)) for one, other in rows)
+        matrix, other = (gold, answer) if gold.head == "matrix" else (answer, gold)
+        entries = [entry for row in matrix.args for entry in row.args]
+        vector = len(matrix.args) == 1 or all(len(row.args) == 1 for row in matrix.args)
+        if not self.policy.forms or other.head != "bracket" or not vector or len(entries) != len(other.args):
+            return False
+        self.notes.add("forms: a vector and a tuple")
+        return all(map(self.same, entries, other.args))
+
+    def _identity(self, node: Node, other: Node) -> Node:
+        """I, or I_2, beside a square matrix is the identity of its size."""
+        size = len(other.args)
+        if other.head != "matrix" or node.head != "sym" or node.name not in ("I", f"I_{size}") or not self.policy.forms:
+            return node
+        self.notes.add("forms: the identity matrix by its symbol")
+        rows = [Node("row", tuple(num(int(row == column)) for column in range(size))) for row in range(size)]
+        return Node("matrix", tuple(rows))
+
+    # Numbers in other forms
+
+    def _times(self, gold: Node, answer: Node) -> bool:
+        if gold.head == answer.head:
+            if gold.name != answer.name and "" not in (gold.name, answer.name):
+                return False
+            return gold.number == answer.number
+        time, other = (gold, answer) if gold.head == "time" else (answer, gold)
+        if other.head != "ratio" or len(other.args) != 2 or time.number is None:
+            return False
+        parts = [evaluating.exact(arg) for arg in other.args]
+        return parts == [Fraction(time.number // 60), Fraction(time.number % 60)]
+
+    def _ratios(self, gold: Node, answer: Node) -> bool:
+        if gold.head == answer.head:
+            ours, theirs = gold.args, answer.args
+            if len(ours) != len(theirs):
+                return False
+            if all(map(self.same, ours, theirs)):
+                return True
+            crossed = [(mul(a, theirs[0]), mul(ours[0], b)) for a, b in zip(ours, theirs, strict=True)]
+            return self._form("forms: a ratio with a common factor", all(evaluating.equal(a, b) is True for a, b in crossed[1:]))
+        ratio, other = (gold, answer) if gold.head == "ratio" else (answer, gold)
+        if len(ratio.args) != 2 or has(other, "unit", "list", "set", "bracket"):
+            return False
+        return self._form("forms: a ratio as a fraction", evaluating.equal(over(*ratio.args), other) is True)
+
+    def _form(self, note: str, same: bool) -> bool:
+        if same and self.policy.forms:
+            self.notes.add(note)
+        return same and self.policy.forms
+
+    def _bases(self, gold: Node, answer: Node) -> bool:
+        if gold.head == answer.head:
+            return gold.number == answer.number and gold.name.lstrip("0") == answer.name.lstrip("0")
+        numeral, other = (gold, answer) if gold.head == "base" else (answer, gold)
+        if self.policy.base == "required" or other.head != "num" or numeral.number == 10:
+            return numeral.number == 10 and self._quantities(gold, answer)
+        self.notes.add("base: optional")
+        return other.name.lstrip("0") == numeral.name.lstrip("0")
+
+    # Quantities
+
+    def _quantities(self, gold: Node, answer: Node) -> bool:
+        ours = quantity(gold, letters_that_are_units(gold, answer))
+        theirs = quantity(answer, letters_that_are_units(answer, gold))
+        if self.policy.units != "ignore" and not agree(ours.kinds, theirs.kinds):
+            return self._turned(ours, theirs)
+        shares = ["share" in one.kinds for one in (ours, theirs)]
+        if shares[0] != shares[1]:
+            return self._percent(*((ours, theirs) if shares[0] else (theirs, ours)))
+        if ours.kinds and theirs.kinds and ours.size != theirs.size and self.policy.units != "ignore":
+            if self.policy.units == "same" or not set(ours.kinds) & set(theirs.kinds):
+                return False
+            self.notes.add("units: convert")
+            return self._equal(mul(ours.value, num(ours.size)), mul(theirs.value, num(theirs.size)))
+        if bool(ours.kinds) != bool(theirs.kinds) and self._turned(ours, theirs):
+            return True
+        return self._equal(ours.value, theirs.value)
+
+    def _turned(self, ours: Quantity, theirs: Quantity) -> bool:
+        """90 degrees against pi/2."""
+        if "angle" not in ours.kinds:
+            ours, theirs = theirs, ours
+        if set(ours.kinds) != {"angle"} or set(theirs.kinds) - {"radian"} or not has_pi(theirs.value) and not theirs.kinds or not self.policy.forms:
+            return False
+        radians = mul(ours.value, num(ours.size / 180), sym("pi"))
+        return self._form("forms: degrees and radians", evaluating.equal(radians, theirs.value) is True)
+
+    def _percent(self, share: Quantity, other: Quantity) -> bool:
+        policy = self.policy.percent
+        if other.kinds and self.policy.units != "ignore" or policy == "strict":
+            return False
+        if policy in ("either", "bare") and self._equal(share.value, other.value):
+            self.notes.add(f"percent: {policy}")
+            return True
+        if policy in ("either", "value") and self._equal(mul(share.value, num(Fraction(1, 100))), other.value):
+            self.notes.add(f"percent: {policy}")
+            return True
+        return False
+
+    def _equal(self, left: Node, right: Node) -> bool:
+        if has(left, "inf") or has(right, "inf"):
+            return _infinity(left) is not None and _infinity(left) == _infinity(right)
+        decided = evaluating.equal(left, right)
+        if decided is None:
+            return not _undefined(left) and same_structure(left, right)
+        return decided or self._rounded(left, right) or self._rounded(right, left)
+
+    def _rounded(self, decimal: Node, other: Node) -> bool:
+        """Whether `decimal` is written with enough digits, and is `other` in all of them."""
+        whole, point, decimals = decimal.name.lstrip("-").partition(".")
+        if decimal.head != "num" or not point or not decimals.isdigit() or variables(other):
+            return False
+        if len((whole + decimals).lstrip("0")) < self.policy.digits:
+            return False
+        value = evaluating.exact(other)
+        if value is not None and (value * 10 ** len(decimals)).denominator == 1:
+            return False  # it could have been written exactly
+        apart = add(mul(add(decimal, neg(other)), num(10 ** len(decimals))))
+        size = evaluating.number_of(apart)
+        if size is None or abs(size) > 1:
+            return False
+        self.notes.add(f"digits: {self.policy.digits}")
+        return True
+
+
+def has_pi(node: Node) -> bool:
+    """Whether pi stands in it."""
+    return any(part.head == "sym" and part.name == "pi" for part in walk(node))
+
+
+def _undefined(node: Node) -> bool:
+    """Whether a constant has no value, rather than one too large: 0/0 isn't even itself."""
+    try:
+        evaluating.Evaluator(200, {name: Fraction(7, 5) for name in variables(node)}).value(node)
+    except evaluating.Undefined:
+        return not has(node, "dots", "unit")
+    except evaluating.TooLarge:
+        return False
+    return False
+
+
+def _infinity(node: Node) -> int | None:
+    """1 or -1 for plus or minus infinity."""
+    if node.head == "inf":
+        return 1
+    if node.head == "mul" and node.args[-1].head == "inf":
+        factor = evaluating.number_of(mul(*node.args[:-1]))
+        return None if not factor else 1 if factor > 0 else -1
+    return None
+
+
+def _links(node: Node) -> list[tuple[Node, str]]:
+    """A chain of inequalities as differences that are to be above zero, or at least zero, or not zero."""
+    links = []
+    for left, sign, right in zip(node.args, node.name.split(), node.args[1:], strict=False):
+        if sign[0] == "<":
+            left, right, sign = right, left, ">" + sign[1:]
+        links.append((add(left, neg(right)), sign))
+    return links
+
+
+def _operands(node: Node) -> list[Node]:
+    return [inner for arg in node.args for inner in (_operands(arg) if arg.head == node.head else [arg])]
+
+

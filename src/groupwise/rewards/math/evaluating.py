@@ -1,0 +1,379 @@
+"""The value of a tree at given values of its variables, bounded: no expression makes it slow or large.
+
+What is rational stays an exact fraction. The rest is computed by mpmath with as many bits as the numbers met call
+for, so that two values are told apart however near they are: two different numbers of the sizes that were met can't
+agree in all of those bits. How large a power, a factorial or a binomial would be is estimated before it is computed.
+
+    equal(a, b)       True, False, or None: too large, or nothing that has a value
+
+Variables take several values, drawn once, both positive and negative. Only points at which both sides are real count,
+unless no point is such a one: sqrt(1/n) equals 1/sqrt(n), but sqrt(x^2) isn't x.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from groupwise.rewards.math.tree import Node, variables, walk
+
+EXACT_BITS = 200_000
+"""The largest fraction that is computed exactly."""
+LARGEST_LOG = 2**50
+"""Of a number that is computed at all: the absolute value of its binary logarithm."""
+MOST_BITS = 12_000
+"""Of precision."""
+MOST_TERMS = 2_000
+"""Of a sum or product that is written out."""
+MOST_WORK = 50_000
+"""Nodes that one evaluation may visit, terms of sums included."""
+POINTS = 6
+
+Value = Any
+"""A Fraction, or a number of mpmath."""
+
+
+class TooLarge(Exception):
+    """It would take too long, or too much memory."""
+
+
+class Undefined(Exception):
+    """It has no value: a division by zero, a logarithm of zero, an unknown function."""
+
+
+def equal(left: Node, right: Node) -> bool | None:
+    """Whether both have the same value, wherever both are defined. None where that can't be decided."""
+    names = variables(left, right)
+    real, other = 0, 0
+    for point in _points(names, _of_whole_numbers(left, right)):
+        try:
+            same, is_real = _same_at(left, right, point)
+        except Undefined:
+            continue
+        except TooLarge:
+            return None
+        if not is_real and names and not _has_symbol(left, right, "i"):
+            other += 1 if same else -POINTS
+        elif not same:
+            return False
+        else:
+            real += 1
+    if real:
+        return True
+    return None if other == 0 else other > 0
+
+
+def proportional(left: Node, right: Node, *, positive: bool = False) -> bool | None:
+    """Whether left = c * right with one constant c other than zero (with `positive`, above zero)."""
+    names = variables(left, right)
+    first: Value = None
+    seen = 0
+    for point in _points(names, _of_whole_numbers(left, right)):
+        try:
+            bits = _bits_needed(left, right, point)
+            one = Evaluator(bits, point)
+            a, b = one.value(left), one.value(right)
+        except Undefined:
+            continue
+        except TooLarge:
+            return None
+        if not one.real(a) or not one.real(b) or one.is_zero(a) and one.is_zero(b):
+            continue
+        if one.is_zero(a) or one.is_zero(b):
+            return False
+        ratio = one.divide(a, b)
+        first = ratio if first is None else first
+        if positive and ratio < 0 or not one.is_zero(one.subtract(first, ratio)):
+            return False
+        seen += 1
+    return True if seen >= 2 or seen and not names else None
+
+
+def number_of(node: Node) -> Fraction | float | None:
+    """The value of a constant, exact where it is rational, else rounded; None where it has none that is real."""
+    try:
+        evaluator = Evaluator(200, {})
+        value = evaluator.value(node)
+        if isinstance(value, Fraction):
+            return value
+        return float(value) if evaluator.real(value) else None
+    except (TooLarge, Undefined, OverflowError):
+        return None
+
+
+def exact(node: Node) -> Fraction | None:
+    """The value where it is a rational number that can be computed exactly."""
+    value = number_of(node)
+    return value if isinstance(value, Fraction) else None
+
+
+def _has_symbol(left: Node, right: Node, name: str) -> bool:
+    """Whether a symbol is in either."""
+    return any(part.head == "sym" and part.name == name for node in (left, right) for part in walk(node))
+
+
+def _of_whole_numbers(left: Node, right: Node) -> bool:
+    """Whether variables are best taken as whole: there are powers of negative numbers, floors or remainders."""
+    for node in (left, right):
+        for part in walk(node):
+            if part.head == "mod" or part.head == "call" and part.name in ("floor", "ceil", "gcd", "lcm", "binom"):
+                return True
+            if part.head == "pow" and variables(part.args[1]) and not variables(part.args[0]):
+                base = number_of(part.args[0])
+                if base is not None and base < 0:
+                    return True
+    return False
+
+
+def _points(names: list[str], whole: bool) -> list[dict[str, Fraction]]:
+    if not names:
+        return [{}]
+    draw = random.Random(20240229)
+    points = []
+    for number in range(POINTS):
+        sign = (1, 1, -1, 1, -1, -1)[number] if not whole else 1
+        points.append(
+            {name: sign * (Fraction(draw.randrange(2, 30)) if whole else Fraction(draw.randrange(300, 3000), 1009)) for name in names}
+        )
+        if number in (3, 5) and not whole:  # mixed signs
+            points[-1] = {name: value * (-1) ** place for place, (name, value) in enumerate(points[-1].items())}
+    return points
+
+
+def _same_at(left: Node, right: Node, point: Mapping[str, Fraction]) -> tuple[bool, bool]:
+    """Whether both values are the same at a point, and whether they are real."""
+    evaluator = Evaluator(200, point)
+    a, b = evaluator.value(left), evaluator.value(right)
+    is_real = evaluator.real(a) and evaluator.real(b)
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return a == b, True
+    if not evaluator.is_zero(evaluator.subtract(a, b)):
+        return False, is_real
+    evaluator = Evaluator(_bits_needed(left, right, point), point)
+    return evaluator.is_zero(evaluator.subtract(evaluator.value(left), evaluator.value(right))), is_real
+
+
+def _bits_needed(left: Node, right: Node, point: Mapping[str, Fraction]) -> int:
+    evaluator = Evaluator(200, point)
+    evaluator.value(left), evaluator.value(right)
+    bits = 400 + 4 * evaluator.reach
+    if bits > MOST_BITS:
+        raise TooLarge
+    return bits
+
+
+class Evaluator:
+    """One evaluation with so many bits.
+
+    `reach` is the largest binary logarithm, up or down, of the numbers met, and `scale` the largest up.
+    """
+
+    def __init__(self, bits: int, point: Mapping[str, Fraction]) -> None:
+        from mpmath import MPContext
+
+        self.mp: Any = MPContext()
+        self.mp.prec = bits
+        self.point, self.work = point, 0
+        self.reach = self.scale = 1
+
+    def value(self, node: Node) -> Value:
+        """Raises `TooLarge`, `Undefined`."""
+        self.work += 1
+        if self.work > MOST_WORK:
+            raise TooLarge
+        value = self._value(node)
+        self._note(value)
+        return value
+
+    def real(self, value: Value) -> bool:
+        """Whether it has no imaginary part that counts."""
+        return isinstance(value, Fraction) or not _is_complex(value) or self.is_zero(value.imag)
+
+    def is_zero(self, value: Value) -> bool:
+        """Exactly for a fraction; else: as near to zero as the bits can tell, for the largest number met."""
+        if isinstance(value, Fraction):
+            return value == 0
+        return bool(abs(value) <= self.mp.ldexp(1, self.scale - self.mp.prec // 2))
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        if isinstance(a, Fraction) and isinstance(b, Fraction):
+            return a - b
+        return self.inexact(a) - self.inexact(b)
+
+    def divide(self, a: Value, b: Value) -> Value:
+        if isinstance(a, Fraction) and isinstance(b, Fraction):
+            return a / b
+        return self.inexact(a) / self.inexact(b)
+
+    def inexact(self, value: Value) -> Value:
+        """A number of mpmath."""
+        if isinstance(value, Fraction):
+            return self.mp.mpf(value.numerator) / self.mp.mpf(value.denominator)
+        return value
+
+    def _note(self, value: Value) -> None:
+        if isinstance(value, Fraction):
+            top, bottom = value.numerator.bit_length(), value.denominator.bit_length()
+            self.reach, self.scale = max(self.reach, top, bottom), max(self.scale, top - bottom + 1)
+            return
+        if not self.mp.isfinite(value):
+            raise Undefined
+        size = int(self.mp.mag(value)) if value else 0
+        if size < -self.mp.prec // 2:  # what rounding leaves of zero
+            return
+        self.reach, self.scale = max(self.reach, abs(size)), max(self.scale, size)
+
+    def _value(self, node: Node) -> Value:
+        head = node.head
+        if head == "num":
+            assert node.number is not None, "every number has a value"
+            return node.number
+        if head == "sym":
+            return self._symbol(node.name)
+        if head == "add":
+            return self._add([self.value(arg) for arg in node.args])
+        if head == "mul":
+            return self._multiply([self.value(arg) for arg in node.args])
+        if head == "pow":
+            return self._power(self.value(node.args[0]), self.value(node.args[1]))
+        if head == "mod":
+            return self._remainder(*node.args)
+        if head == "base":
+            assert node.number is not None, "every numeral has a base"
+            return Fraction(int(node.name, int(node.number)))
+        if head == "det":
+            return self._determinant(node)
+        if head == "call":
+            return self._call(node)
+        raise Undefined
+
+    def _symbol(self, name: str) -> Value:
+        if name in self.point:
+            return self.point[name]
+        constant = {"pi": self.mp.pi, "e": self.mp.e, "i": self.mp.mpc(0, 1)}.get(name)
+        if constant is None:
+            raise Undefined
+        return +constant
+
+    def _add(self, terms: list[Value]) -> Value:
+        if all(isinstance(term, Fraction) for term in terms):
+            self._fits(sum(term.denominator.bit_length() for term in terms))
+            return sum(terms, Fraction(0))
+        return self.mp.fsum(self.inexact(term) for term in terms)
+
+    def _multiply(self, factors: list[Value]) -> Value:
+        if all(isinstance(factor, Fraction) for factor in factors):
+            self._fits(sum(max(f.numerator.bit_length(), f.denominator.bit_length()) for f in factors))
+            return math.prod(factors, start=Fraction(1))
+        return math.prod((self.inexact(factor) for factor in factors), start=self.mp.mpf(1))
+
+    def _fits(self, bits: int) -> None:
+        if bits > 4 * EXACT_BITS:
+            raise TooLarge
+
+    def _power(self, base: Value, exponent: Value) -> Value:
+        if isinstance(base, Fraction) and isinstance(exponent, Fraction):
+            if base == 0 and exponent <= 0:
+                if exponent == 0:
+                    return Fraction(1)
+                raise Undefined
+            if exponent.denominator == 1:
+                bits = abs(exponent.numerator) * max(base.numerator.bit_length(), base.denominator.bit_length())
+                if base in (1, 0):
+                    return base
+                if base == -1:
+                    return Fraction(1 if exponent % 2 == 0 else -1)
+                if bits <= EXACT_BITS:
+                    return base**exponent.numerator
+            elif (root := _exact_root(base, exponent)) is not None:
+                return root
+        base, exponent = self.inexact(base), self.inexact(exponent)
+        if base == 0:
+            if self.mp.re(exponent) > 0:
+                return self.mp.mpf(0)
+            raise Undefined
+        self._bounded(abs(exponent) * max(1, abs(self.mp.log(abs(base), 2))))
+        return self.mp.power(base, exponent)
+
+    def _bounded(self, logarithm: Value) -> None:
+        """Raise `TooLarge` for a number whose binary logarithm is out of bounds."""
+        if logarithm > LARGEST_LOG:
+            raise TooLarge
+
+    def _remainder(self, dividend: Node, divisor: Node) -> Value:
+        modulus = self.value(divisor)
+        if not isinstance(modulus, Fraction) or modulus.denominator != 1 or modulus <= 0:
+            raise Undefined
+        if dividend.head == "pow":
+            base, exponent = (self.value(arg) for arg in dividend.args)
+            if all(isinstance(part, Fraction) and part.denominator == 1 for part in (base, exponent)) and exponent >= 0:
+                return Fraction(pow(base.numerator, exponent.numerator, modulus.numerator))
+        value = self.value(dividend)
+        if not isinstance(value, Fraction):
+            raise Undefined
+        return value % modulus
+
+    def _determinant(self, node: Node) -> Value:
+        rows = [[self.value(entry) for entry in row.args] for row in node.args]
+        if any(len(row) != len(rows) for row in rows) or len(rows) > 8:
+            raise Undefined
+        if len(rows) == 1:
+            return rows[0][0]
+        matrix = self.mp.matrix([[self.inexact(entry) for entry in row] for row in rows])
+        if all(isinstance(entry, Fraction) for row in rows for entry in row):
+            return _exact_determinant(rows)
+        return self.mp.det(matrix)
+
+    def _call(self, node: Node) -> Value:
+        from groupwise.rewards.math.functions import apply
+
+        return apply(self, node)
+
+
+def _is_complex(value: Value) -> bool:
+    """Whether a number of mpmath is complex."""
+    return type(value).__name__ == "mpc"
+
+
+def _exact_root(base: Fraction, exponent: Fraction) -> Fraction | None:
+    """base ^ exponent where that is rational: 8^(2/3) is 4."""
+    degree, bits = exponent.denominator, max(base.numerator.bit_length(), base.denominator.bit_length())
+    if base < 0 or degree > 64 or bits > 4096 or bits * abs(exponent.numerator) > EXACT_BITS:
+        return None
+    top, bottom = _whole_root(base.numerator, degree), _whole_root(base.denominator, degree)
+    return None if top is None or bottom is None else Fraction(top, bottom) ** exponent.numerator
+
+
+def _whole_root(value: int, degree: int) -> int | None:
+    if value < 2:
+        return value
+    if degree == 2:
+        root = math.isqrt(value)
+        return root if root * root == value else None
+    low, high = 1, 1 << (value.bit_length() // degree + 1)
+    while low < high:
+        middle = (low + high) // 2
+        if middle**degree < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low**degree == value else None
+
+
+def _exact_determinant(rows: list[list[Fraction]]) -> Fraction:
+    rows, result = [list(row) for row in rows], Fraction(1)
+    for column in range(len(rows)):
+        pivot = next((place for place in range(column, len(rows)) if rows[place][column]), None)
+        if pivot is None:
+            return Fraction(0)
+        if pivot != column:
+            rows[column], rows[pivot] = rows[pivot], rows[column]
+            result = -result
+        result *= rows[column][column]
+        for place in range(column + 1, len(rows)):
+            factor = rows[place][column] / rows[column][column]
+            rows[place] = [entry - factor * top for entry, top in zip(rows[place], rows[column], strict=True)]
+    return result
