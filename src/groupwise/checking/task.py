@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from groupwise.checking.probes import Probe
 from groupwise.checking.signal import Signal, measure
-from groupwise.checking.verifiers import TOLERATED, VerifierReport, bad_rows, check_verifier, mean_value
+from groupwise.checking.verifiers import TOLERATED, VerifierReport, bad_rows, check_verifier, pays
 from groupwise.models.loading import load_model, load_tokenizer
 from groupwise.models.policy import Policy
 from groupwise.rewards import AnyReward
@@ -55,8 +55,8 @@ class StageReport:
     bad: list[tuple[str, str]] = field(default_factory=list)
     """Id of each row that can't be used, and why."""
     verifiers: list[VerifierReport] = field(default_factory=list)
-    pays: dict[str, float | None] = field(default_factory=dict)
-    """Mean of the whole reward, all parts weighted: of accepted `gold` answers, and of `nothing`."""
+    pays: tuple[float, float] | None = None
+    """Mean of the whole reward, all parts together: of accepted gold answers, and of nothing."""
     signal: Signal | None = None
     findings: list[Finding] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ def check_task(
             if policy is None:
                 policy = Policy.of(load_model(run.model, seed=run.seed, say=display.say))
             given = stage.model_copy(update={"rewards": tuple(settings)})
-            prepared = prepare(given, tokenizer, run.seed, given=InMemory(sound.train, sound.test))
+            prepared = prepare(given, tokenizer, run.seed, given=InMemory(sound.train, sound.test or None))
             assert prepared.reward is not None, "the stage has rewards"
             with closing(prepared.reward):
                 gathered = sample_stage(run, index, prepared, policy, min(prompts, len(prepared.prompts)))
@@ -147,8 +147,7 @@ def _check_stage(
         for one, part in zip(settings, reward.parts, strict=True):
             report.verifiers.append(check_verifier(one, part.reward, sound.train, count, record_of))
         accepted = [probe for verifier in report.verifiers for probe in verifier.accepted.values()]
-        empty = [replace(probe, text="") for probe in accepted]
-        report.pays = {"gold": mean_value(reward, accepted, record_of), "nothing": mean_value(reward, empty, record_of)}
+        report.pays = pays(reward, accepted, record_of)
     return report, sound
 
 
@@ -179,11 +178,9 @@ def _findings(report: StageReport, rewards: int) -> Iterator[Finding]:
         )
     for verifier in report.verifiers:
         yield from _of_verifier(verifier, alone=rewards == 1)
-    gold, nothing = report.pays.get("gold"), report.pays.get("nothing")
-    if gold is not None and nothing is not None and nothing >= gold:
-        yield Finding(
-            f"saying nothing pays {nothing:.3g}, and the gold answer {gold:.3g}: raise the verifier's weight", True
-        )
+    if report.pays is not None and report.pays[1] >= report.pays[0]:
+        gold, nothing = report.pays
+        yield Finding(f"saying nothing pays {nothing:.3g}, and the bare gold answer {gold:.3g}", rewards == 1)
     if report.signal is not None:
         yield from (Finding(text, False) for text in report.signal.remarks())
 

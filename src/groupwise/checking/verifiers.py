@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from groupwise.checking.probes import Kind, Probe, gold_probes, sample_rows, spoilt_probes
@@ -123,10 +123,17 @@ def check_verifier(
     return report
 
 
-def mean_value(reward: Reward, probes: Sequence[Probe], record_of: RecordOf) -> float | None:
-    """What the reward pays for these on average; None where it scores none."""
-    values = [one.score.value for one in _judge(reward, probes, record_of) if one.score.value is not None]
-    return sum(values) / len(values) if values else None
+def pays(reward: Reward, accepted: Sequence[Probe], record_of: RecordOf) -> tuple[float, float] | None:
+    """What the reward pays on average for accepted golds, and for nothing, each pair as a group; None: not scored."""
+    pairs = [(probe, replace(probe, text="")) for probe in accepted]
+    records = [record_of(probe, f"pair-{number}") for number, pair in enumerate(pairs) for probe in pair]
+    values = [score.value for score in reward.score(records)] if records else []
+    golds, nothings = [], []
+    for gold, nothing in zip(values[::2], values[1::2], strict=True):
+        if gold is not None and nothing is not None:
+            golds.append(gold)
+            nothings.append(nothing)
+    return (sum(golds) / len(golds), sum(nothings) / len(nothings)) if golds else None
 
 
 def _note_golds(report: VerifierReport, verdicts: Sequence[Judged], accepted: Probe | None) -> None:
