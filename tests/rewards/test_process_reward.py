@@ -66,11 +66,17 @@ def test_R096_a_failed_scorer_gives_none_for_each_step() -> None:
     assert (score.value, score.step_rewards, score.step_ends) == (None, (None,) * 3, (5, 12, 19))
 
 
-def test_a_token_that_ends_two_steps_gets_the_lower_reward_and_the_value_counts_both() -> None:
-    score = r096_score(in_tokens("S1: a.", "\nS2: b.\nS3", ": c."), aggregate="sum")
-    assert (score.step_rewards, score.step_ends) == ((0.9, 0.2, 0.7), (0, 1, 2))
-    both = r096_score(in_tokens("S1: a.\nS2: b.", "\nS3: c."), aggregate="sum")
-    assert (both.step_rewards, both.step_ends, both.value) == ((0.2, 0.7), (0, 1), pytest.approx(1.8))
+@pytest.mark.parametrize(
+    "first, second, lower", [(0.9, 0.2, 0.2), (0.2, 0.9, 0.2), (None, 0.9, None), (0.9, None, None)]
+)
+def test_a_token_that_ends_two_steps_gets_the_lower_reward(
+    first: float | None, second: float | None, lower: float | None
+) -> None:
+    """The value counts both."""
+    record = in_tokens("S1: a.\nS2: b.", "\nS3: c.")
+    score = scored(record, split(TEXT, "\n"), (first, second, 0.7), "sum")
+    assert (score.step_rewards, score.step_ends) == ((lower, 0.7), (0, 1))
+    assert score.value == pytest.approx((first or 0) + (second or 0) + 0.7)
 
 
 def test_steps_without_reward_do_not_count_in_the_value() -> None:
