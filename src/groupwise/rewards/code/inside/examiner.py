@@ -1,0 +1,227 @@
+"""The tests' side of the wire: runs the tests, and tells what came of them on a channel of its own.
+
+The program is elsewhere. A name that the tests use and the program defines is, here, a `Remote`: calls, attributes,
+iteration and conversions go over the wire and come back as plain data, which this side compares. What the program
+could use to be judged leniently is not forwarded: equality is decided here, and operators between an object of the
+program and another value are forwarded only for classes that the tests name.
+"""
+
+import builtins
+import operator
+import os
+import sys
+
+import remote
+import wire
+from remote import Remote, RemoteClass, RemoteFunction, mirror
+
+OPERATORS = {name: getattr(operator, name) for name in "getitem setitem contains eq lt le gt ge add sub mul".split()}
+OPERATORS |= {"len": len, "str": str, "repr": repr, "bool": bool, "hash": hash, "list": list, "next": next}
+
+
+def main(task, report, reading, writing):
+    """Run the tests; write verdict, line, number of checks executed and reason, each on its line, to the report."""
+    examiner = Examiner(reading, writing, task)
+    try:
+        verdict, line, reason = examiner.run()
+    except BaseException as error:  # the tests may raise anything
+        verdict, line, reason = examiner.judge(error)
+    executed = len(examiner.executed & task["checks"])
+    data = f"{verdict}\n{line}\n{executed}\n{reason:.2000}".encode("utf-8", "replace")
+    os.write(report, data)
+    os._exit(0)
+
+
+class Examiner(wire.Wire):
+    """Runs the tests of one task."""
+
+    def __init__(self, reading, writing, task):
+        super().__init__(reading, writing)
+        self.task, self.executed = task, set()
+        self.proxies = {}
+        self.used = set(task["names"])
+        self.module = type(sys)("__main__")
+        self.loading = True
+
+    # -- the run --------------------------------------------------------------------------------------------------
+
+    def run(self):
+        """Execute the tests. What they raise is judged by the caller."""
+        names = self.module.__dict__
+        names["__builtins__"] = builtins
+        sys.modules["__main__"] = self.module
+        builtins.__check__ = self.executed.add
+        for name in self.task["modules"]:
+            names[name] = __import__(name)
+        self.ask("start", self.task["names"], keep=True)
+        self.loading = False
+        ended = False
+        try:
+            exec(self.task["code"], names)
+        except SystemExit as error:
+            if error.code not in (None, 0, False):
+                raise
+            ended = True
+        self.call_tests(names)
+        if missing := [line for number, line in self.task["required"] if number not in self.executed]:
+            why = "the tests end" if ended else "the tests go on"
+            return "error", missing[0], f"{why} without this check"
+        if not self.executed.intersection(self.task["checks"]):
+            return "error", 0, "no tests: nothing was checked"
+        return "pass", 0, ""
+
+    def call_tests(self, names):
+        """Call the test functions and classes that the tests define and don't call themselves."""
+        for name, number in self.task["functions"]:
+            if number not in self.executed and callable(names.get(name)):
+                self.call_one(names[name])
+        for name, methods in self.task["classes"]:
+            if any(number not in self.executed for _, number in methods) and isinstance(names.get(name), type):
+                self.call_class(names[name], methods)
+
+    def call_one(self, function):
+        result = function()
+        if type(result).__name__ == "coroutine":
+            import asyncio
+
+            asyncio.run(result)
+
+    def call_class(self, kind, methods):
+        unittest = sys.modules.get("unittest")
+        if unittest is not None and issubclass(kind, unittest.TestCase):
+            result = unittest.TestResult()
+            unittest.defaultTestLoader.loadTestsFromTestCase(kind).run(result)
+            if not result.wasSuccessful():
+                text = (result.failures + result.errors)[0][1] if result.failures + result.errors else "unexpected"
+                raise AssertionError(text.strip().splitlines()[-1])
+            return
+        for name, _ in methods:
+            owner = kind()
+            if hasattr(owner, "setup_method"):
+                owner.setup_method()
+            self.call_one(getattr(owner, name))
+
+    def judge(self, error):
+        """Verdict, line of the tests and reason for what the tests raised."""
+        line, trace = 0, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == "<tests>":
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        told = getattr(error, "_told", None)
+        if told is not None:
+            name, number, text = told
+            if self.loading:
+                line = 0
+            if name == "MemoryError":
+                return "oom", line, "the program was refused memory"
+            if name == "PermissionError" or number in (1, 13, 30, 38):
+                return "blocked", line, f"the program was refused: {name}: {text}"
+            doing = "ends with" if self.loading else "raises"
+            return "error", line, f"the program {doing} {name}: {text}"
+        text = f"{error!s:.500}"
+        if isinstance(error, wire.Ended):
+            return "error", line, "the program ended before the tests did"
+        if isinstance(error, wire.WireError):
+            return "error", line, f"the program wrote into the grader's channel: {text}"
+        if isinstance(error, AssertionError):
+            return "fail", line, text
+        if isinstance(error, NameError) and error.name in self.used:
+            return "error", line, f"the program doesn't define {error.name!r}"
+        return "error", line, f"{type(error).__name__}: {text}"
+
+    # -- asking the program ---------------------------------------------------------------------------------------
+
+    def ask(self, *words, keep=False):
+        """The program's answer. Raises what the program raised."""
+        answer = self.request(*words, keep=keep)
+        if answer[0] not in ("value", "raise") or len(answer) != {"value": 3, "raise": 7}[answer[0]]:
+            raise wire.WireError("an answer of another shape")
+        news = answer[-1]
+        if type(news) is not dict:
+            raise wire.WireError("news of another shape")
+        for name, value in news.items():
+            if name in self.used and (self.loading or name not in self.task["bound"]):
+                self.module.__dict__[name] = value
+        if answer[0] == "value":
+            return answer[1]
+        _, kind, arguments, text, number, value, _ = answer
+        raise mirror(kind, arguments, value, text, number)
+
+    # -- objects that cross ---------------------------------------------------------------------------------------
+
+    def write_object(self, writer, value):
+        number = remote.number_of(value)
+        if number is not None:
+            writer.body += b"H"
+            writer.number(number)
+            return
+        flags, about = self.kind(value)
+        writer.body += b"h"
+        writer.number(self.handle(value))
+        writer.text(b"", flags)
+        writer.value(about)
+        writer.number(-1)
+
+    def kind(self, value):
+        """What the program may do with a value of this side."""
+        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        if isinstance(module, str) and isinstance(name, str) and module in sys.modules and module != "__main__":
+            found = sys.modules[module]
+            for part in name.split("."):
+                found = getattr(found, part, None)
+            if found is value and module.partition(".")[0] in sys.stdlib_module_names:
+                return "n", (module, "", name)  # it has one of its own
+        if type(value).__module__ == "__main__":
+            return "o", ()
+        if callable(value):
+            return "c", ()
+        return ("i", ()) if hasattr(type(value), "__next__") else ("", ())
+
+    def read_object(self, reader):
+        number, flags, about, kind = reader.number(), reader.text(), reader.value(), reader.number()
+        if number not in self.proxies:
+            self.proxies[number] = self.proxy(number, flags, about, kind)
+        return self.proxies[number]
+
+    def proxy(self, number, flags, about, kind):
+        if "x" in flags:
+            return remote.mirror_class(self, number, about)
+        if "t" in flags:
+            return RemoteClass(self, number, flags, kind)
+        if "m" in flags:
+            return remote.coroutine(self, Remote(self, number, flags, kind))
+        return (RemoteFunction if "c" in flags else Remote)(self, number, flags, kind)
+
+    def named(self, kind):
+        """Whether the tests name the class with this handle."""
+        return any(
+            type(value) is RemoteClass and value._number == kind
+            for name, value in self.module.__dict__.items()
+            if name in self.used
+        )
+
+    # -- what the program asks for, while a call is under way -----------------------------------------------------
+
+    def serve(self, words):
+        try:
+            return ("value", self.allowed(*words))
+        except Exception as error:  # the program's call gets it
+            return self.raised(error)
+
+    def raised(self, error):
+        kind = next((k.__name__ for k in type(error).__mro__ if k.__module__ == "builtins"), "Exception")
+        return ("raise", kind, tuple(a for a in error.args if type(a) in (str, int, float, bool)))
+
+    def allowed(self, operation, *words):
+        """Calls of functions, and the public side of instances of the tests' classes."""
+        name, value, *rest = words if operation == "operator" else ("", *words)
+        kind = self.kind(value)[0]
+        if operation == "call" and kind in ("c", "o"):
+            arguments, keywords = rest
+            return value(*arguments, **keywords)
+        if operation == "operator" and (kind == "o" or (kind == "i" and name == "next")) and name in OPERATORS:
+            return OPERATORS[name](value, *rest)
+        if operation in ("get", "set") and kind == "o" and type(rest[0]) is str and not rest[0].startswith("_"):
+            return (getattr if operation == "get" else setattr)(value, *rest)
+        raise TypeError("the program may not do that to an object of the tests")
