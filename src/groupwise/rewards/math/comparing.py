@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from groupwise.rewards.math import evaluating
-from groupwise.rewards.math.names import Contradiction, as_members, plain_value, split_name
+from groupwise.rewards.math.names import Contradiction, as_members, plain_value, renamed_argument, split_name
 from groupwise.rewards.math.policy import Policy
 from groupwise.rewards.math.quantities import Quantity, agree, letters_that_are_units, quantity
 from groupwise.rewards.math.regions import NoRegion, region, same_region
@@ -34,6 +34,8 @@ class Comparison:
             gold, answer = plain_value(gold), plain_value(answer)
         except Contradiction:
             return False
+        gold, answer = _unnamed(gold), _unnamed(answer)
+        gold, answer = _assignments(gold, answer), _assignments(answer, gold)
         heads = {gold.head, answer.head}
         if heads & {"relation"} and (decided := self._relations(gold, answer)) is not None:
             return decided
@@ -68,6 +70,8 @@ class Comparison:
             same_name = named_gold[0] == named_answer[0] or self._functions(named_gold[0], named_answer[0])
             if same_name:
                 return self.same(named_gold[1], named_answer[1])
+            if (renamed := renamed_argument(named_gold[0], *named_answer)) is not None:
+                return self.same(named_gold[1], renamed)
         if both and gold.name == answer.name == "=":
             sides = [add(node.args[0], neg(node.args[-1])) for node in (gold, answer)]
             if any(has(side, "bracket", "list", "set", "matrix", "inf", "dots", "unit") for side in sides):
@@ -143,7 +147,7 @@ class Comparison:
             return self._tuple_and_list(gold, answer)
         if self._assigned(gold, answer):
             return True
-        if "set" in (gold.head, answer.head):
+        if "set" in (gold.head, answer.head) or "or" in (gold.name, answer.name):
             ours, theirs = self._distinct(ours), self._distinct(theirs)
         elif self.policy.ordered_lists and gold.head == answer.head == "list":
             self.notes.add("ordered_lists")
@@ -171,7 +175,7 @@ class Comparison:
         if all(named):
             names = [pair[0] for pair in named if pair]
             if len(set(names)) == len(names) and len(names) > 1:
-                return names, [pair[1] for pair in named if pair]
+                return names, [pair[1] for pair in sorted(filter(None, named), key=lambda pair: pair[0].name)]
         return None, list(node.args)
 
     def _tuple_and_list(self, gold: Node, answer: Node) -> bool:
@@ -216,6 +220,9 @@ class Comparison:
             rows = zip(gold.args, answer.args, strict=False)
             return shapes[0] == shapes[1] and all(all(map(self.same, one.args, other.args)) for one, other in rows)
         matrix, other = (gold, answer) if gold.head == "matrix" else (answer, gold)
+        if other.head == "bracket" and all(arg.head == "bracket" for arg in other.args) and self.policy.forms:
+            self.notes.add("forms: a matrix by its rows")
+            return self._matrices(matrix, Node("matrix", tuple(Node("row", arg.args) for arg in other.args)))
         entries = [entry for row in matrix.args for entry in row.args]
         vector = len(matrix.args) == 1 or all(len(row.args) == 1 for row in matrix.args)
         if not self.policy.forms or other.head != "bracket" or not vector or len(entries) != len(other.args):
@@ -252,6 +259,8 @@ class Comparison:
                 return False
             if all(map(self.same, ours, theirs)):
                 return True
+            if _is_clock(gold) and _is_clock(answer):
+                return False
             crossed = [(mul(a, theirs[0]), mul(ours[0], b)) for a, b in zip(ours, theirs, strict=True)]
             return self._form("forms: a ratio with a common factor", all(evaluating.equal(a, b) is True for a, b in crossed[1:]))
         ratio, other = (gold, answer) if gold.head == "ratio" else (answer, gold)
@@ -268,8 +277,10 @@ class Comparison:
         if gold.head == answer.head:
             return gold.number == answer.number and gold.name.lstrip("0") == answer.name.lstrip("0")
         numeral, other = (gold, answer) if gold.head == "base" else (answer, gold)
-        if self.policy.base == "required" or other.head != "num" or numeral.number == 10:
-            return numeral.number == 10 and self._quantities(gold, answer)
+        if numeral.number == 10:
+            return self._quantities(gold, answer)
+        if self.policy.base == "required" or other.head != "num" or gold.head != "base":
+            return False
         self.notes.add("base: optional")
         return other.name.lstrip("0") == numeral.name.lstrip("0")
 
@@ -337,6 +348,29 @@ class Comparison:
             return False
         self.notes.add(f"digits: {self.policy.digits}")
         return True
+
+
+def _unnamed(node: Node) -> Node:
+    """P(4, -9) as the tuple."""
+    if node.head == "mul" and len(node.args) == 2 and node.args[0].head == "sym" and node.args[0].name.isupper() and node.args[1].head == "bracket":
+        return node.args[1]
+    return node
+
+
+def _assignments(node: Node, other: Node) -> Node:
+    """(a, b) = (1, 5), beside a list of assignments, as a = 1, b = 5."""
+    pair = split_name(node)
+    if pair is None or other.head != "list" or pair[0].head != "bracket" or pair[1].head != "bracket" or len(pair[0].args) != len(pair[1].args):
+        return node
+    if not all(arg.head == "relation" for arg in other.args):
+        return node
+    return Node("list", tuple(Node("relation", both, "=") for both in zip(pair[0].args, pair[1].args, strict=True)))
+
+
+def _is_clock(ratio: Node) -> bool:
+    """Whether it could be a time of the day: 9:30."""
+    values = [arg.number if arg.head == "num" else None for arg in ratio.args]
+    return len(values) == 2 and None not in values and len(ratio.args[1].name) == 2 and values[0] < 25 and values[1] < 60  # type: ignore[operator]
 
 
 def has_pi(node: Node) -> bool:

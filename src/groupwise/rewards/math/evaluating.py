@@ -16,6 +16,7 @@ import math
 import random
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from groupwise.rewards.math.tree import Node, variables, walk
@@ -32,6 +33,8 @@ MOST_WORK = 50_000
 """Nodes that one evaluation may visit, terms of sums included."""
 POINTS = 6
 
+_ANGLES = {"degree": 180, "degrees": 180, "deg": 180, "arcmin": 180 * 60, "arcsec": 180 * 3600}
+
 Value = Any
 """A Fraction, or a number of mpmath."""
 
@@ -46,6 +49,8 @@ class Undefined(Exception):
 
 def equal(left: Node, right: Node) -> bool | None:
     """Whether both have the same value, wherever both are defined. None where that can't be decided."""
+    if left.head == right.head == "num":
+        return left.number == right.number
     names = variables(left, right)
     real, other = 0, 0
     for point in _points(names, _of_whole_numbers(left, right)):
@@ -172,12 +177,17 @@ class Evaluator:
     """
 
     def __init__(self, bits: int, point: Mapping[str, Fraction]) -> None:
+        self.bits, self.point, self.work = bits, point, 0
+        self.reach = self.scale = 1
+
+    @cached_property
+    def mp(self) -> Any:
+        """The library, made only where something is irrational."""
         from mpmath import MPContext
 
-        self.mp: Any = MPContext()
-        self.mp.prec = bits
-        self.point, self.work = point, 0
-        self.reach = self.scale = 1
+        context = MPContext()
+        context.prec = self.bits
+        return context
 
     def value(self, node: Node) -> Value:
         """Raises `TooLarge`, `Undefined`."""
@@ -243,11 +253,14 @@ class Evaluator:
             return self._remainder(*node.args)
         if head == "base":
             assert node.number is not None, "every numeral has a base"
-            return Fraction(int(node.name, int(node.number)))
+            whole, _, places = node.name.partition(".")
+            return Fraction(int(whole + places, int(node.number)), int(node.number) ** len(places))
         if head == "det":
             return self._determinant(node)
         if head == "call":
             return self._call(node)
+        if head == "unit" and node.name in _ANGLES:  # within a function; elsewhere it is taken off before
+            return self.mp.pi / _ANGLES[node.name]
         raise Undefined
 
     def _symbol(self, name: str) -> Value:

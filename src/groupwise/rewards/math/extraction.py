@@ -36,7 +36,7 @@ _ANSWER = re.compile(
     r"|\b(?:choose|select|pick)\s+(?:option|choice|answer)?(?=\s*\(?[A-Z]\b)|答案\s*(?:是|为|：|:)|(?:ответ|отв\.|respuesta|réponse|antwort|resposta|risposta|答え)\s*(?:は|[:：]|es\b|est\b|ist\b))",
     re.IGNORECASE | re.MULTILINE,
 )
-_LEADING = re.compile(r"(?:[\s:=]|\*\*|__|(?<![\w*])\*|>|`|(?:therefore|thus|simply|exactly|equal to|just|that|option|choice)\b)*", re.IGNORECASE)
+_LEADING = re.compile(r"(?:[\s:=]|\*\*|__|(?<![\w*])\*|>|`|(?:therefore|thus|simply|exactly|equal to|just|that|option|choice|approximately|about|[a-z]+ly)\b)*", re.IGNORECASE)
 _MATHS = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<![\\$])\$(?![\s\d.,]+\s+[a-zA-Z])([^$\n]+?)(?<!\\)\$|\*\*([^*\n]+?)\*\*|__([^_\n]+?)__|`([^`\n]+?)`", re.DOTALL)
 _NUMBER = re.compile(
     r"(?<![\w.^])(?:[-−](?=[\d.$€£]))?(?:\\?[$€£]\s?)?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+)?(?<=\d)(?:\s?/\s?\d+(?!\d|\.\d))?(?:\s?\\?%)?(?![\w])"
@@ -187,10 +187,11 @@ def _hedged(rest: str) -> bool:
 
 def _extents(line: str) -> tuple[str, ...]:
     """The text up to the end of its sentence, of its line, and its first piece."""
-    line = re.sub(r"^(?:\*\*|__|`)+|(?:\*\*|__|`)+", "", line)
+    line = re.sub(r"(?:\*\*|__|`)+", "", line)
     first_line = line.split("\n", 1)[0]
     sentence = _SENTENCE.split(line, maxsplit=1)[0]
-    return tuple(dict.fromkeys(part.strip() for part in (sentence, first_line) if part.strip()))
+    parts = (part.strip().rstrip("!?").strip() if "$" not in part and "\\" not in part else part.strip() for part in (sentence, first_line))
+    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def _unmarked(text: str) -> Found:
@@ -198,7 +199,10 @@ def _unmarked(text: str) -> Found:
     if not stripped:
         return Found(None, "the completion is empty")
     if "\n" not in stripped and len(stripped) <= LONGEST_LINE:
-        return Found(stripped, "as the whole text", (stripped,))
+        last = find_last(stripped)
+        if last.rule == "as the last formula" and last.text is not None and len(stripped) - len(last.text) > 6:
+            return last
+        return Found(stripped, "as the whole text")
     return find_last(text)
 
 
@@ -210,11 +214,13 @@ def find_last(text: str) -> Found:
         line = line[-LONGEST_LINE:]
         maths = _last(_MATHS.finditer(line))
         number = _last(_NUMBER.finditer(line))
-        if maths is not None:
+        if maths is not None and not (maths.group()[0] in "*_`" and len(maths.group().split()) > 2):
             inside = next(group for group in maths.groups() if group is not None)
             if number is None or number.start() < maths.end():
                 return Found(inside, "as the last formula")
         if number is not None:
+            if re.search(r"(?<![\w.])\d+[\s,;]*$", line[max(0, number.start() - 50) : number.start()]):
+                return Found(None, "several numbers side by side")
             return Found(number.group(), "as the last number")
     return Found(None, "no number" if end < 0 else "no number that stands alone at the end")
 

@@ -55,16 +55,16 @@ def grade_here(text: str, gold: Any, finish_reason: FinishReason = "stop", polic
         line = find_answer_line(text, cut_off=finish_reason != "stop")  # the box may hold a formula of the working
         if read(found.text).choice is None and line is not None and line.text is not None:
             found = line
-    correct, why, taken = _judge(expected, found, text, policy)
+    correct, why, taken = _judge(expected, found, policy)
     shown = _shown(taken) + ", " if taken else ""
     return Score(value=float(correct), correct=correct, reason=f"{shown}{found.rule}: {why}; the gold is {_shown(expected.text)}")
 
 
-def _judge(gold: Reading, found: Found, text: str, policy: Policy) -> tuple[bool, str, str]:
+def _judge(gold: Reading, found: Found, policy: Policy) -> tuple[bool, str, str]:
     """Whether it is the gold, why, and the text that was taken."""
     if found.text is None:
         return False, "there is no answer", ""
-    answer = _first_read(found, text)
+    answer = _first_read(found)
     if answer is None:
         return False, f"it can't be read ({read(found.text).problem or 'no mathematics'})", found.text
     comparison = Comparison(policy)
@@ -74,7 +74,7 @@ def _judge(gold: Reading, found: Found, text: str, policy: Policy) -> tuple[bool
     return False, "another answer", answer.text
 
 
-def _first_read(found: Found, text: str) -> Reading | None:
+def _first_read(found: Found) -> Reading | None:
     """The longest extent that is an answer; of a text without a marker that isn't one, its last formula or number."""
     for candidate in found.all():
         reading = read(candidate)
@@ -83,7 +83,7 @@ def _first_read(found: Found, text: str) -> Reading | None:
     if found.rule.startswith("in the last"):
         reading = read(found.text or "")
         return reading if reading.understood or reading.problem.startswith("an answer of") else None
-    last = find_last(text if found.rule == "as the whole text" else found.all()[0])
+    last = find_last(found.all()[0])
     reading = read(last.text) if last.text is not None else None
     return reading if reading is not None and reading.understood else None
 
@@ -100,7 +100,7 @@ def same_answer(gold: Reading, answer: Reading, comparison: Comparison) -> bool:
         return gold.text == answer.text
     if any(comparison.same(one, other) for one, other in _pairs(gold, answer)):
         return True
-    return _decimal_comma(gold, answer, comparison) or _decimal_comma(answer, gold, comparison)
+    return _decimal_comma(answer, gold, comparison)
 
 
 def _same_choice(gold: tuple[str, str], answer: tuple[str, str] | None, policy: Policy) -> bool | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 
 from groupwise.rewards.math.evaluating import equal
-from groupwise.rewards.math.tree import CONSTANTS, Node, neg, variables, walk
+from groupwise.rewards.math.tree import CONSTANTS, Node, neg, substituted, sym, variables, walk
 
+_APPLIED = re.compile(r"([^()]+)\(sym:([^():]+):0\)")
 MOST_SIGNS = 4
 """Plus-minus signs in one expression."""
 
@@ -107,3 +109,11 @@ def _signed(node: Node, signs: Iterator[int]) -> Node:
     if not node.args:
         return node
     return Node(node.head, tuple(_signed(arg, signs) for arg in node.args), node.name, node.number)
+
+
+def renamed_argument(name: Node, other: Node, value: Node) -> Node | None:
+    """The value of g(t) in terms of x, where `name` is g(x) and `other` g(t); None where they name other things."""
+    ours, theirs = _APPLIED.fullmatch(name.name), _APPLIED.fullmatch(other.name)
+    if ours is None or theirs is None or ours[1] != theirs[1] or ours[2] in variables(value):
+        return None
+    return substituted(value, theirs[2], sym(ours[2]))

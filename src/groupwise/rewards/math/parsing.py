@@ -15,10 +15,11 @@ unit (`parsing_atoms`). A number before a fraction of whole numbers is a mixed n
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 
 from groupwise.rewards.math.parsing_atoms import Atoms
 from groupwise.rewards.math.tokens import Token, tokenize
-from groupwise.rewards.math.tree import Node, Unreadable, add, call, mul, neg, num, over, power
+from groupwise.rewards.math.tree import Node, Unreadable, add, call, has, mul, neg, num, over, power
 
 RELATIONS = {
     "=": "=", "==": "=", "<": "<", ">": ">", "<=": "<=", ">=": ">=", "!=": "!=", "le": "<=", "leq": "<=", "leqslant": "<=", "ge": ">=", "geq": ">=", "geqslant": ">=",
@@ -27,6 +28,8 @@ RELATIONS = {
 }  # fmt: skip
 _SETS = {"cup": "union", "cap": "both", "setminus": "without", "backslash": "without"}
 _TIMES = {"*", "times", "cdot", "cdotp", "bullet", "ast"}
+MOST_MARKS = 20
+"""Powers, factorials and other marks behind one symbol."""
 _SEPARATORS = {",", ";"}
 _JOINERS = {"and", "or"}
 
@@ -95,7 +98,7 @@ class Parser(Atoms):
 
     def ratio(self) -> Node:
         parts = [self.sets()]
-        while self.next.text in (":", "colon") and not self.in_builder:
+        while self.next.text in (":", "colon") and not self.in_builder or self.next == Token("word", "to", self.next.spaced):
             self.advance()
             parts.append(self.sets())
         return parts[0] if len(parts) == 1 else Node("ratio", tuple(parts))
@@ -115,9 +118,9 @@ class Parser(Atoms):
             terms.append(term if sign == "+" else neg(term) if sign == "-" else Node("pm", (term,), sign))
             following = self._sign()
             if following is None:
-                if self.next.text == "over" and self.next.kind == "command":
-                    self.advance()
-                    return over(add(*terms), self.sum())
+                if self.next.text in ("over", "choose") and self.next.kind == "command":
+                    divide = over if self.advance().text == "over" else partial(call, "binom")
+                    return divide(add(*terms), self.sum())
                 return add(*terms)
             sign = following
 
@@ -189,35 +192,38 @@ class Parser(Atoms):
             or "." in whole.name
         ):
             return False
-        fraction = self.plain_fraction
+        fraction, rest = self.plain_fraction, factor.args[1:] if has(factor, "unit") else ()
         if factor.head == "num" and self.next.text == "/" and self.peek(1).kind == "number":
             bottom = self.peek(1).text
             if not factor.name.isdigit() or not bottom.isdigit() or int(bottom) == 0:
                 return False
             self.advance(), self.advance()
             fraction = Fraction(int(factor.name), int(bottom))
-        elif (
-            fraction is None
-            or self.tokens[self.place - 1].text not in ("}", *"0123456789")
-            and self.tokens[self.place - 1].kind != "number"
-        ):
+        elif fraction is None:
             return False
-        factors[-1] = num(whole.number + fraction)
+        factors[-1:] = [num(whole.number + fraction), *rest]
         return True
 
     def power(self) -> Node:
         self.deeper()
         self.plain_fraction = None
+        is_fraction, marks = self.next.text.endswith("frac"), 0
         node = self.atom()
+        if not is_fraction:
+            self.plain_fraction = None
         while True:
-            token = self.next
+            token, marks = self.next, marks + 1
+            if marks > MOST_MARKS:
+                raise Unreadable("an answer with too many marks behind one symbol")
             if token.kind == "mark" and token.text in ("^", "**"):
-                self.plain_fraction = None
+                fraction, self.plain_fraction = self.plain_fraction, None
                 self.advance()
                 node = self._raised(node)
+                if has(node, "unit"):
+                    self.plain_fraction = fraction
             elif token.text == "!" and token.kind == "mark":
                 self.advance()
-                node = call("factorial", node)
+                node, self.plain_fraction = call("factorial", node), None
             elif token.text == "%" and token.kind in ("mark", "command"):
                 self.advance()
                 node = mul(node, Node("unit", name="%"))
@@ -239,7 +245,7 @@ class Parser(Atoms):
 
     def _raised(self, node: Node) -> Node:
         inside = self.peek(1) if self.next.text == "{" else self.next
-        if inside.text in ("circ", "degree"):
+        if inside.text in ("circ", "degree") or inside.text in ("o", "O") and node.head == "num" and self.next.text in ("{", inside.text):
             if self.next.text == "{":
                 self.advance()
             self.advance()

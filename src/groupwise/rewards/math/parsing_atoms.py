@@ -37,6 +37,10 @@ _MATRICES = {
     "psmallmatrix",
 }
 _FUNCTION_NAMES = {"f", "g", "h", "F", "G", "H"}
+_BETWEEN = {"and", "or", "per", "to"}
+"""Words that part two things."""
+_NO_NOUNS = {"is", "are", "was", "were", "not", "no", "wrong", "incorrect", "if", "when", "but", "isn", "false", "maybe", "either", "than", "least", "most"}
+"""Words that make of a noun behind a number something else."""
 _DECORATIONS = {"overline", "bar", "vec", "hat", "widehat", "tilde", "overrightarrow", "dot"}
 _NAMES_AFTER = {"angle", "triangle", "measuredangle", "square"}
 
@@ -100,7 +104,7 @@ class Atoms:
                 token.kind == "word" and token.text.lower() in ("and", "or", "per")
             ) and not token.text.startswith("\\end")
         if token.kind == "letters":
-            return token.text.lower() not in ("and", "or", "per")
+            return token.text.lower() not in _BETWEEN
         if token.kind == "mark":
             return token.text in "([{$€£¥₹" or token.text == "|" and not self.in_bars
         return token.kind == "command" and (
@@ -133,7 +137,7 @@ class Atoms:
 
     def _letters(self, token: Token) -> Node:
         text = token.text
-        if text in FUNCTIONS:
+        if text in FUNCTIONS and not (known(text) and (token.kind == "word" or self.at_close())):  # min, sec
             return self._function(text)
         if text.lower() in _SPELT:
             return _SPELT[text.lower()]
@@ -154,7 +158,13 @@ class Atoms:
         return token.kind == "word" and known(token.text) is not None and before.kind in ("number", "word", "mark")
 
     def _symbol(self, name: str) -> Node:
-        if name in _FUNCTION_NAMES and self.next.text == "(":
+        if name in _FUNCTION_NAMES:
+            inverse = [self.peek(ahead).text for ahead in range(5)] == ["^", "{", "-", "1", "}"] and self.peek(5).text == "("
+            self.place += 5 * inverse
+            name += "^-1" * inverse
+            while self.next.text == "'" and self.next.kind == "mark":
+                name += self.advance().text
+        if name[0] in _FUNCTION_NAMES and self.next.text == "(":
             self.advance()
             members, _ = self.members()
             self.expect(")")
@@ -166,17 +176,19 @@ class Atoms:
         if text.lower() in MULTIPLIERS:
             return num(MULTIPLIERS[text.lower()], text)
         raised = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}.get(text.lower())
-        if raised and self.next.kind in ("word", "letters"):
-            if self.next.text == ".":
-                self.advance()
+        dotted = self.next.text == "."
+        if raised and self.peek(int(dotted)).kind in ("word", "letters"):
+            self.place += dotted
             return power(self._unit(self.advance().text), num(raised))
         words = [text]
         while (
             self.next.kind in ("word", "letters")
             and self.next.spaced
-            and self.next.text.lower() not in ("and", "or", "per", "squared", "cubed")
+            and self.next.text.lower() not in _BETWEEN | {"squared", "cubed"}
         ):
             words.append(self.advance().text)
+        if _NO_NOUNS & {word.lower() for word in words}:
+            raise Unreadable(f"the words {' '.join(words)[:40]!r}")
         while self.next.text == "." and (self.peek(1).kind == "end" or self.peek(1).text in ("^", "/", ",")):
             self.advance()
         return Node("unit", name=" ".join(words))
@@ -358,6 +370,8 @@ class Atoms:
     def _function(self, name: str) -> Node:
         if name == "sqrt":
             return self.root()
+        if name == "binom" and self.next.text == "{":
+            return self.binomial()
         base = exponent = None
         while self.next.text in ("_", "^") and self.next.kind == "mark":
             if self.advance().text == "_":
@@ -401,7 +415,7 @@ class Atoms:
         """A variable's name, or the base that a number is written in."""
         inside = self.argument_tokens()
         name = "".join(token.text for token in inside)
-        if node.head == "num" and node.name.isdigit():
+        if node.head == "num" and node.name.replace(".", "").isdigit():
             base = {
                 "two": 2,
                 "three": 3,
@@ -414,7 +428,7 @@ class Atoms:
                 "ten": 10,
             }.get(name)
             base = int(name) if name.isdigit() and len(name) < 3 else base
-            if base is None or not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in node.name):
+            if base is None or not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in node.name.replace(".", "")):
                 raise Unreadable(f"a number with the subscript {name!r}")
             return Node("base", name=node.name, number=Fraction(base))
         if node.head == "sym":
@@ -428,7 +442,7 @@ class Atoms:
             self.argument_tokens()
         rows: list[list[Node]] = [[]]
         while self.next.text != ending:
-            if self.next.text == "\\" and self.next.kind == "command":
+            if self.next.text in ("\\", "cr") and self.next.kind == "command":
                 self.advance()
                 rows.append([])
             elif self.next.text in ("&", "hline") or not name.endswith("matrix") and self.next.text in (",", ";", "."):

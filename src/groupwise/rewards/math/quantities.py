@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from groupwise.rewards.math.evaluating import exact
-from groupwise.rewards.math.tree import Node, add, has, mul, num, power, variables
-from groupwise.rewards.math.units import known, unit_of
+from groupwise.rewards.math.tree import Node, add, has, mul, num, power, variables, walk
+from groupwise.rewards.math.units import COMPOUND, known, unit_of
 
 
 @dataclass(slots=True)
@@ -59,6 +59,10 @@ def _note_unit(part: Quantity, name: str, exponent: Fraction, values: list[Node]
     if name == "k":
         values.append(num(1000))
         return
+    if name in COMPOUND:
+        for one, power_of_it in zip(COMPOUND[name], (exponent, -exponent), strict=True):
+            _note_unit(part, one, power_of_it, values)
+        return
     unit = unit_of(name)
     part.kinds[unit.kind] = part.kinds.get(unit.kind, Fraction(0)) + exponent
     part.size *= unit.size**exponent.numerator
@@ -104,7 +108,7 @@ def known_kind(kind: str) -> bool:
     """Whether a kind is one that is measured, and not a noun."""
     return kind in {
         "length", "time", "mass", "volume", "money", "euro", "sterling", "yen", "yuan", "rupee", "angle", "radian", "share", "celsius", "fahrenheit", "kelvin",
-        "speed", "years", "joule", "watt", "newton", "hertz", "volt", "any",
+        "years", "joule", "watt", "newton", "hertz", "volt", "any",
     }  # fmt: skip
 
 
@@ -130,7 +134,4 @@ def letters_that_are_units(node: Node, other: Node) -> frozenset[str]:
 
 
 def _units(node: Node) -> Iterator[Node]:
-    if node.head == "unit":
-        yield node
-    for arg in node.args:
-        yield from _units(arg)
+    return (part for part in walk(node) if part.head == "unit")

@@ -12,10 +12,12 @@ from fractions import Fraction
 from groupwise.rewards.math.parsing import parse
 from groupwise.rewards.math.tokens import AMBIGUOUS, LONGEST, tidy
 from groupwise.rewards.math.tree import Node, Unreadable
-from groupwise.rewards.math.words import choice, is_wordy, phrase, time_of_day
+from groupwise.rewards.math.units import CURRENCIES, unit_of
+from groupwise.rewards.math.words import choice, is_wordy, phrase, plain, time_of_day
 
-_BASED = re.compile(r"\(?([0-9A-Z]+)\)?_(?:\{(\d\d)\}|(\d\d))")
+_BASED = re.compile(r"\(?([0-9A-Z]+)\)?\s*(?:_\s*\(?\s*(\d\d?)\s*\)?|_?\s*\(?\s*(?:in\s+)?base[ -]?(\d\d?)\s*\)?)")
 _COMMA = re.compile(r"([-+]?)(?:\\?[$€£]\s*)?(\d{1,3}(?:[. ]\d{3})+|\d+),(\d+)(?:\s*\\?[€$£%])?")
+_NUMBER = re.compile(r"[-+]?(?:\\?[$€£]\s*)?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _DECIMAL = re.compile(r"[-+]?(?:\\?[$€£]\s*)?\d*\.\d+")
 
 
@@ -50,7 +52,7 @@ def read(text: str) -> Reading:
     special = time_of_day(bare) or (phrase(bare) if wordy else None) or _based(bare)
     trees: list[Node] = [] if special is None else [special]
     problem = ""
-    for thousands in () if special is not None else (True, False) if AMBIGUOUS.search(bare) else (True,):
+    for thousands in () if special is not None else (True, False) if AMBIGUOUS.search(bare) and not _NUMBER.fullmatch(bare) else (True,):
         try:
             tree = parse(bare, thousands=thousands)
         except (Unreadable, RecursionError, ZeroDivisionError) as error:
@@ -73,7 +75,7 @@ def _bare(text: str) -> str:
     while True:
         shorter = text.strip().rstrip(".,;:").strip() if not text.endswith("\\,") else text[:-2]
         shorter = re.sub(r"\\+$", "", shorter)
-        for opening, closing in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("**", "**"), ("`", "`"), ("__", "__"), ("*", "*")):
+        for opening, closing in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("**", "**"), ("\\$", "\\$"), ("`", "`"), ("__", "__"), ("*", "*")):
             inside = shorter[len(opening) : -len(closing)]
             if len(shorter) > len(opening) + len(closing) and shorter.startswith(opening) and shorter.endswith(closing) and opening not in inside:
                 shorter = inside
@@ -84,11 +86,11 @@ def _bare(text: str) -> str:
 
 
 def _based(text: str) -> Node | None:
-    match = _BASED.fullmatch(text)
-    if match is None or not re.search(r"[A-Z]", match[1]):
+    match = _BASED.fullmatch(plain(text))
+    if match is None or len(match[1]) < 2 and not match[1].isdigit():
         return None
     base = int(match[2] or match[3])
-    if not 11 <= base <= 36 or len(match[1]) < 2 or any(int(digit, 36) >= base for digit in match[1]):
+    if not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in match[1]):
         return None
     return Node("base", name=match[1], number=Fraction(base))
 
@@ -106,7 +108,7 @@ def _only_words(tree: Node) -> bool:
     if tree.head == "unit":
         return tree.name not in ("$", "%")
     if tree.head == "mul" and tree.args[0].head == "unit":
-        return len(tree.args[0].name) > 1
+        return unit_of(tree.args[0].name).kind not in CURRENCIES
     return tree.head == "list" and all(_only_words(arg) for arg in tree.args)
 
 

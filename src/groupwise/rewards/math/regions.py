@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from groupwise.rewards.math.evaluating import equal, exact, number_of
-from groupwise.rewards.math.tree import Node, add, has, mul, neg, num, over, variables
+from groupwise.rewards.math.tree import Node, add, has, mul, neg, num, over, substituted, variables
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}
 PLUS, MINUS = Node("inf"), neg(Node("inf"))
@@ -151,13 +151,6 @@ def _solved(left: Node, sign: str, right: Node, name: str) -> tuple[Node, str]:
     if not slope or exact(add(at[2], neg(at[1]))) != slope or has(difference, "pm"):
         raise NoRegion
     return over(neg(at[0]), num(slope)), sign if slope > 0 else _FLIPPED[sign]
-
-
-def substituted(node: Node, name: str, value: Node) -> Node:
-    """The tree with a variable replaced."""
-    if node.head == "sym" and node.name == name:
-        return value
-    return replace(node, args=tuple(substituted(arg, name, value) for arg in node.args)) if node.args else node
 
 
 def _complement(parts: list[Interval]) -> list[Interval]:

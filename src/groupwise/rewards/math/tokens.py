@@ -35,7 +35,7 @@ _CHARACTERS = {
     "″": "''", "⟨": r"\langle ", "⟩": r"\rangle ", "，": ", ", "。": ".", "：": ":", "（": "(", "）": ")", "；": ";", "％": "%", "＝": "=", "＋": "+", "θ": r"\theta ",
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "Δ": r"\Delta ", "∠": r"\angle ",
     "△": r"\triangle ", "℃": r"^\circ C", "℉": r"^\circ F", "≡": r"\equiv ", "⊥": r"\perp ", "∥": r"\parallel ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-    "⌉": r"\rceil ", "、": ", ", "→": r"\to ", "∖": r"\setminus ",
+    "⌉": r"\rceil ", "、": ", ", "→": r"\to ", "∶": ":", "ː": ":", "∖": r"\setminus ",
 }  # fmt: skip
 _RAISED, _LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "₀₁₂₃₄₅₆₇₈₉"
 _RUN_RAISED = re.compile(f"[{_RAISED}]+")
@@ -43,11 +43,11 @@ _RUN_LOWERED = re.compile(f"[{_LOWERED}]+")
 _SAME_FOR_ALL = re.compile(
     r"\\!\s*|\\(?:left|right)\s*\.|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|"
     r"mathstrut|strut|normalsize|large|Large|bf|rm|it|mathsurround|noindent|centering|hfill|smallskip)(?![A-Za-z])|"
-    r"\\[hv]space\*?\s*\{[^{}]*\}|\\[hv]?phantom\s*\{[^{}]*\}|\\(?:label|tag|color)\s*\{[^{}]*\}|\\(?:ensuremath|boxed|fbox|underline)(?=\s*\{)"
+    r"\\(?:[hvm]space|mskip|hskip|kern)\*?\s*\{[^{}]*\}|\\[hv]?phantom\s*(?:\{[^{}]*\}|[^{}\\])|\\(?:label|tag|color)\s*\{[^{}]*\}|\\(?:ensuremath|boxed|fbox|underline|mathop|mathord|mathbin|mathrel)(?=\s*\{)"
 )
 _NUMBER = (
     r"(?:(?:\d{1,3}(?:(?:,|\\,)\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})(?![\d]|,\d)"  # thousands, or hundreds of thousands of lakhs
-    r"|\d{1,3}(?: \d{3})+(?![\d/,]|\.\d)|\d+)(?:\.(?:\d+|(?!\d)(?=\\overline|\\dot|\\bar)))?|\.\d+|\.(?=\\overline|\\bar|\\dot)"
+    r"|\d{1,3}(?:[ ]\d{3})+(?![\d/,]|\.\d)|\d+)(?:\.(?:\d+|(?!\d)(?=\\overline|\\dot|\\bar)))?|\.\d+|\.(?=\\overline|\\bar|\\dot)"
 )
 _PLAIN_NUMBER = r"\d+(?:\.(?:\d+|(?=\\overline|\\dot|\\bar)))?|\.\d+"
 _REST = r"""
@@ -78,6 +78,8 @@ def tidy(text: str) -> str:
         elif unicodedata.category(char) == "No" and unicodedata.decomposition(char).startswith("<fraction>"):
             top, _, bottom = unicodedata.normalize("NFKC", char).partition("⁄")
             out.append(f"\\frac{{{top}}}{{{bottom}}}")
+        elif unicodedata.category(char) in ("No", "So"):  # circled digits and the like are labels
+            out.append(char)
         elif unicodedata.category(char) == "Zs":
             out.append(" ")
         elif unicodedata.category(char) != "Cf":  # marks of direction and the like have no width
@@ -86,7 +88,9 @@ def tidy(text: str) -> str:
         lambda run: "^{" + unicodedata.normalize("NFKC", run.group()).replace("−", "-") + "}", "".join(out)
     )
     plain = _RUN_LOWERED.sub(lambda run: "_{" + unicodedata.normalize("NFKC", run.group()) + "}", plain)
-    plain = re.sub(r"\\\\(?=[A-Za-z]{3})", lambda _: "\\", plain)  # a doubled backslash before a command
+    if "\\begin" not in plain or "\\\\begin" in plain:
+        plain = re.sub(r"(?<!\\)\\\\(?=[A-Za-z]{3})", lambda _: "\\", plain)  # a doubled backslash before a command
+    plain = re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)", r"\\times ", plain)
     plain = plain.replace("{,}", ",").replace("\\!", "\\! ")
     return _SAME_FOR_ALL.sub("", plain).strip()
 
@@ -95,17 +99,18 @@ def tokenize(text: str, *, thousands: bool = True) -> list[Token]:
     """The tokens of a tidied text; without `thousands` a comma always parts members. Raises `Unreadable`."""
     if len(text) > LONGEST:
         raise Unreadable(f"an answer of {len(text)} characters")
-    tokens: list[Token] = []
-    pattern = _WITH if thousands else _WITHOUT
-    _scan(text, pattern, tokens, in_text=False)
-    tokens = _single_brackets(tokens)
+    tokens = _single_brackets(_scan(text, _WITH if thousands else _WITHOUT))
+    if not thousands and any(token.kind == "number" and re.match(r"0\d", token.text) for token in tokens):
+        raise Unreadable("a member that starts with 0")
     if len(tokens) > MOST_TOKENS:
         raise Unreadable(f"an answer of {len(tokens)} symbols")
     return tokens
 
 
-def _scan(text: str, pattern: re.Pattern[str], tokens: list[Token], *, in_text: bool) -> None:
-    at, spaced, end = 0, False, len(text)
+def _scan(text: str, pattern: re.Pattern[str]) -> list[Token]:
+    tokens: list[Token] = []
+    braces: list[bool] = []  # for each open one: whether it belongs to a text macro
+    at, spaced, in_text, end = 0, False, 0, len(text)
     while at < end:
         match = pattern.match(text, at)
         if match is None:
@@ -114,31 +119,28 @@ def _scan(text: str, pattern: re.Pattern[str], tokens: list[Token], *, in_text: 
         if kind == "space":
             spaced = True
             continue
+        if kind == "text" and text[at] == "{":
+            braces.append(True)
+            in_text, at = in_text + 1, at + 1
+            continue
         if kind == "text":
-            inner, at = _group(text, at)
-            _scan(inner, pattern, tokens, in_text=True)
-        elif kind == "mark" and found == "$":
-            if in_text or not tokens and at < end and text.count("$") % 2:  # one alone is a currency, a pair is markup
-                tokens.append(Token("mark", "$", spaced))
+            found, at, kind = text[at], at + 1, "number" if text[at].isdigit() else "word"
+        elif found in ("{", "}") and kind == "mark":
+            opens = found == "{"
+            if opens:
+                braces.append(False)
+            elif braces and braces.pop():
+                in_text -= 1
+                continue
+        elif kind == "mark" and found == "$" and not in_text and (tokens or text.count("$") % 2 == 0):
+            continue  # one alone is a currency, a pair is markup
         elif kind == "letters" and in_text:
-            tokens.append(Token("word", found, spaced))
+            kind = "word"
         elif kind == "command":
-            tokens.append(Token(kind, found[1:], spaced))
-        else:
-            tokens.append(Token(kind, found, spaced))
+            found = found[1:]
+        tokens.append(Token(kind, found, spaced))
         spaced = False
-
-
-def _group(text: str, at: int) -> tuple[str, int]:
-    """What the braces at this place hold, or else the one character there, and the place behind it."""
-    if text[at] != "{":
-        return text[at], at + 1
-    depth = 0
-    for match in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, at):
-        depth += {"{": 1, "}": -1}.get(match.group(), 0)
-        if depth == 0:
-            return text[at + 1 : match.start()], match.end()
-    raise Unreadable("a brace that isn't closed")
+    return tokens
 
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}

@@ -24,7 +24,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 
@@ -106,3 +106,10 @@ def variables(*nodes: Node) -> list[str]:
 def has(node: Node, *heads: str) -> bool:
     """Whether a node of one of these kinds is in it."""
     return any(part.head in heads for part in walk(node))
+
+
+def substituted(node: Node, name: str, value: Node) -> Node:
+    """The tree with a variable replaced."""
+    if node.head == "sym" and node.name == name:
+        return value
+    return replace(node, args=tuple(substituted(arg, name, value) for arg in node.args)) if node.args else node

@@ -49,7 +49,6 @@ share   1        % percent pct
 celsius 1        degC celsius
 fahrenheit 1     degF fahrenheit
 kelvin  1        degK kelvin K
-speed   44704/100000 mph
 years   1        year yr
 years   1/12     month
 joule   1        J joule
@@ -74,7 +73,10 @@ _UNITS = {
     for kind, size, *names in (line.split() for line in _TABLE.strip().splitlines())
     for name in names
 }
-CURRENCIES = {"$", "€", "£", "¥", "₹"}
+COMPOUND = {"mph": ("mile", "hour"), "kph": ("km", "hour"), "kmh": ("km", "hour"), "kmph": ("km", "hour")}
+"""Names of one unit by another."""
+CURRENCIES = {"money", "euro", "sterling", "yen", "yuan", "rupee"}
+"""The kinds that may stand before the number too."""
 
 
 def known(name: str) -> Unit | None:
@@ -87,7 +89,7 @@ def known(name: str) -> Unit | None:
 
 def is_unit(name: str) -> bool:
     """Whether letters that stand bare in mathematics are a unit rather than a product of variables."""
-    return len(name) > 1 and (known(name) is not None or name.lower() in MULTIPLIERS)
+    return len(name) > 1 and (known(name) is not None or name in COMPOUND or name.lower() in MULTIPLIERS)
 
 
 def unit_of(name: str) -> Unit:

@@ -9,7 +9,7 @@ from groupwise.rewards.math.numerals import from_words
 from groupwise.rewards.math.parsing_atoms import FUNCTIONS
 from groupwise.rewards.math.regions import MINUS, PLUS
 from groupwise.rewards.math.tree import Node, num
-from groupwise.rewards.math.units import is_unit
+from groupwise.rewards.math.units import is_unit, singular
 
 _MACRO = re.compile(r"\\(?:text|mbox|hbox|textbf|textit|textrm|textnormal|textsf|texttt|emph|mathrm|mathbf|mathit|mathsf|operatorname)\s*(?=\{)|\\[,;:! ]|[{}$~]")
 _ARTICLES = {"a", "an", "the"}
@@ -23,9 +23,11 @@ _PHRASES = {
     "no solution": Node("empty"), "no solutions": Node("empty"), "no real solution": Node("empty"), "no real solutions": Node("empty"), "empty set": Node("empty"),
 }  # fmt: skip
 _SMALL_WORDS = {"and", "or", "per", "pi", "inf", "infinity"}
-_SAME = {"dne": "does not exist", "undefined": "does not exist", "not defined": "does not exist", "true": "true", "t": "t"}
+_SAME = dict.fromkeys(("dne", "undefined", "not defined"), "doe not exist")
+"""In the singular, as all words are compared."""
+_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
 _CHOICE = re.compile(r"(?:(?:option|choice|answer)\s+)?(?:\(([A-Za-z])\)|([A-Za-z])(?=\s*$|[).:]))\s*[).:]*\s*(.*)", re.DOTALL | re.IGNORECASE)
-_TIME = re.compile(r"(\d{1,2}):(\d\d)\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
+_TIME = re.compile(r"(\d{1,2})\s*:\s*(\d\d)(?:\s*:\s*(\d\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
 _HOUR = re.compile(r"(\d{1,2})\s*([ap])\.?\s*m\.?", re.IGNORECASE)
 _DAY_TIMES = {"a": "am", "p": "pm"}
 
@@ -66,6 +68,9 @@ def phrase(text: str) -> Node | None:
     value = from_words(words)
     if value is not None:
         return num(Fraction(value))
+    part = _PARTS.get(singular(words[-1].replace("halves", "half"))) if words else None
+    if part is not None and (count := from_words(words[:-1] or ["one"])) is not None:
+        return num(Fraction(count, part))
     while words and words[0] in ("x", "in", "there", "are", "has", "is", "approximately", "about"):
         words = words[1:]
     return _PHRASES.get(" ".join(words))
@@ -78,7 +83,9 @@ def same_words(left: str, right: str, *, case: bool) -> bool:
     a, b = words_of(left), words_of(right)
     if _MONTHS & set(a) and _MONTHS & set(b):
         a, b = sorted(_dated(a)), sorted(_dated(b))
-    one, other = " ".join(a), " ".join(b)
+    elif "," in left and "," in right:  # names in a list
+        a, b = sorted(a), sorted(b)
+    one, other = (" ".join(singular(word) for word in words) for words in (a, b))
     if _SAME.get(one, one) == _SAME.get(other, other):
         return bool(a)
     return len(a) != len(b) and (_complement(a) == b or _complement(b) == a)
@@ -112,8 +119,9 @@ def time_of_day(text: str) -> Node | None:
     """4:30 p.m., 12:00, 9 am: minutes since midnight, and am or pm where that is said."""
     bare = plain(text)
     match = _TIME.fullmatch(bare)
-    if match is not None and int(match[1]) < 25 and int(match[2]) < 60 and (match[3] or match[2][0] == "0" and match[1][0] != "0"):
-        return Node("time", name=_DAY_TIMES.get((match[3] or "").lower(), ""), number=Fraction(int(match[1]) * 60 + int(match[2])))
+    if match is not None and int(match[1]) < 25 and int(match[2]) < 60 and (match[4] or match[2][0] == "0" and match[1][0] != "0"):
+        minutes = int(match[1]) * 60 + int(match[2]) + Fraction(int(match[3] or 0), 60)
+        return Node("time", name=_DAY_TIMES.get((match[4] or "").lower(), ""), number=Fraction(minutes))
     match = _HOUR.fullmatch(bare)
     if match is not None and int(match[1]) < 13:
         return Node("time", name=_DAY_TIMES[match[2].lower()], number=Fraction(int(match[1]) * 60))
