@@ -124,11 +124,12 @@ class Combined:
 def normalised(values: Sequence[float | None]) -> list[float | None]:
     """The values of one group minus their mean, divided by their (population) standard deviation + 1e-6.
 
-    None stays None and counts in neither. Both statistics are exact before rounding, so the order doesn't matter.
+    None stays None and counts in neither. Both statistics are exact before rounding: the order of the values doesn't
+    matter, and values that are all equal become 0.
     """
     given = [value for value in values if value is not None]
-    if len(set(given)) < 2:
-        return [None if value is None else 0.0 for value in values]
+    if not given:
+        return list(values)
     mean, std = statistics.mean(given), statistics.pstdev(given)
     return [None if value is None else (value - mean) / (std + EPS) for value in values]
 

@@ -104,6 +104,8 @@ def test_R060_think_and_answer(text, said):
         (r"\boxed{1} or \boxed{ }", r"the last \boxed{} is empty in the text"),
         (r"\boxed{12} no, \boxed{", r"the last \boxed{ isn't closed in the text"),
         (r"\boxed{\frac{1}{2}", r"the last \boxed{ isn't closed in the text"),
+        (r"\boxed{1\}", r"the last \boxed{ isn't closed in the text"),
+        (r"\boxed{\{1, 2}", ""),
         (r"\boxed 5", r"there is no \boxed{...} in the text"),
     ],
 )
