@@ -37,7 +37,8 @@ def test_tables_of_the_run_file_are_such() -> None:
     seen = set()
     for block in re.findall(r"^```toml\n(.*?)^```", TEXT + COMBINING, re.MULTILINE | re.DOTALL):
         for table in tomllib.loads(block)["rewards"]:
-            CLASSES[table["name"]].model_validate(table)
+            settings = CLASSES[table["name"]].model_validate(table)
+            assert type(settings).model_validate(settings.model_dump(mode="json", exclude_none=True)) == settings
             seen.add(table["name"])
     assert seen == set(CLASSES)
 

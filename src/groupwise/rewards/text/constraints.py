@@ -51,6 +51,7 @@ class Constraint(Settings):
     """One instruction; the module's docstring has every kind."""
 
     kind: Count | Texts | Whole
+    """What is counted or compared."""
     min: int | None = Field(default=None, ge=0)
     """The least count, or the fewest occurrences of each text of `include`."""
     max: int | None = Field(default=None, ge=0)
