@@ -15,7 +15,7 @@ def row(text: str = "so the answer is 4", **changes: Any) -> Recorded:
     log_prob = changes.pop("log_prob", -1.0)
     plain: dict[str, Any] = {
         "step": 1, "group_id": "p#0", "sample": 0, "prompt": "2+2?", "columns": "{}", "completion": text,
-        "token_ids": [3] * tokens, "sampler_log_probs": [log_prob] * tokens, "finish_reason": "stop", "reward": 1.0,
+        "tokens": tokens, "log_prob": log_prob, "finish_reason": "stop", "reward": 1.0,
         "correct": True, "reason": "", "parts": "{}",
     }  # fmt: skip
     return Recorded(plain | changes)

@@ -117,6 +117,16 @@ def test_the_most_suspicious_come_first_and_each_text_once(tmp_path: Path) -> No
     assert "the 2 completions to read first" in invoke(tmp_path / "run").output
 
 
+def test_improbable_completions_that_were_paid_are_found_in_the_recorded_log_probs(tmp_path: Path) -> None:
+    right, wrong = Score(1.0, True, "fine"), Score(0.0, False, "not it")
+    usual = [Said("the answer is 4", right), Said("the answer is 5", wrong)]
+    odd = Said("the answer is four", right, log_prob=-9.0)
+    write_run(tmp_path / "run", [[usual]] * 20 + [[[odd, *usual]]], by_character)
+    (stage,) = audited(tmp_path / "run")["stages"]
+    (suspect,) = stage["suspects"]
+    assert suspect["completion"] == odd.text and "improbable: -9.00 nats per token" in suspect["why"][0]
+
+
 def test_two_graders_are_compared(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(ModelSettings(name="builtin:tiny-char"), lambda line: None)
     stop = int(tokenizer.eos_token_id)

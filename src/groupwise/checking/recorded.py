@@ -11,15 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from groupwise.errors import RunFolderError
 from groupwise.telemetry.run_folder import RunFolder
 
 COLUMNS = (
-    "step", "stage", "group_id", "prompt_id", "sample", "prompt", "prompt_token_ids", "columns", "completion",
-    "token_ids", "sampler_log_probs", "finish_reason", "reward", "correct", "reason", "parts",
+    "step", "stage", "group_id", "prompt_id", "sample", "prompt", "columns", "completion", "finish_reason", "reward",
+    "correct", "reason", "parts",
 )  # fmt: skip
+"""What is read as it stands in the ledger."""
 NGRAM = 4
 """Words that count as one piece in the measure of repetition."""
 
@@ -43,7 +45,7 @@ class Recorded:
     @property
     def tokens(self) -> int:
         """Its length."""
-        return len(self.row["token_ids"])
+        return int(self.row["tokens"])
 
     @property
     def reward(self) -> float | None:
@@ -74,8 +76,7 @@ class Recorded:
     @property
     def log_prob(self) -> float | None:
         """Mean log-prob per token under the policy that drew it, in nats."""
-        drawn = self.row["sampler_log_probs"]
-        return sum(drawn) / len(drawn) if drawn else None
+        return self.row["log_prob"]
 
     @cached_property
     def repetition(self) -> float:
@@ -85,10 +86,11 @@ class Recorded:
         return 1 - len(pieces) / pieces.total() if pieces.total() > 1 else 0.0
 
 
-def steps_of(folder: RunFolder) -> Iterator[list[Recorded]]:
-    """The scored completions of each rollout, in order of steps; steps without any are left out.
+def steps_of(folder: RunFolder, *, token_ids: bool = False) -> Iterator[list[Recorded]]:
+    """The sampled completions of each rollout, in order of steps; steps without any are left out.
 
-    Raises `RunFolderError` where nothing is recorded.
+    `token_ids` adds those of prompt and completion to the rows, which takes long to read. Raises `RunFolderError`
+    where nothing is recorded.
     """
     files = sorted(folder.rollouts.glob("step-*.parquet"))
     if not files:
@@ -96,10 +98,10 @@ def steps_of(folder: RunFolder) -> Iterator[list[Recorded]]:
             f"{folder.path} holds no recorded completions", fix="give the folder of a run that trained"
         )
     for file in files:
-        rows = [Recorded(row) for row in _read(file)]
-        scored = [row for row in rows if row.reward is not None or row.reason or row.row["sampler_log_probs"]]
-        if scored:
-            yield scored
+        rows = [Recorded(row) for row in _read(file, token_ids)]
+        sampled = [row for row in rows if row.reward is not None or row.reason or row.log_prob is not None]
+        if sampled:
+            yield sampled
 
 
 def groups_of(rows: Sequence[Recorded]) -> Iterator[list[Recorded]]:
@@ -116,5 +118,19 @@ def kind_of(reason: str) -> str:
     return re.sub(r"(?<!\w)[-+]?\d+(?:[.,/]\d+)*", "N", bare)[:120]
 
 
-def _read(file: Path) -> list[dict[str, Any]]:
-    return parquet.read_table(file, columns=list(COLUMNS)).to_pylist()
+def _read(file: Path, token_ids: bool) -> list[dict[str, Any]]:
+    """The rows, with the number of tokens and their mean log-prob instead of the lists."""
+    table = parquet.read_table(file)
+    wanted = [*COLUMNS, *(("prompt_token_ids", "token_ids") if token_ids else ())]
+    rows = table.select(wanted).to_pylist()
+    lengths = compute.list_value_length(table["token_ids"]).to_pylist()
+    log_probs = [_mean(drawn) for drawn in table["sampler_log_probs"]]
+    return [
+        row | {"tokens": tokens, "log_prob": log_prob}
+        for row, tokens, log_prob in zip(rows, lengths, log_probs, strict=True)
+    ]
+
+
+def _mean(drawn: Any) -> float | None:
+    """The mean of an Arrow list; None for a list that is null or empty."""
+    return compute.mean(drawn.values).as_py() if drawn.is_valid and len(drawn) else None

@@ -86,7 +86,7 @@ def opinion_json(opinion: SecondOpinion | None) -> dict[str, Any] | None:
 def _spread(folder: RunFolder, total: int, most: int) -> Iterator[list[Recorded]]:
     """The whole ledger step by step, or `most` of its completions at even distances."""
     start = 0
-    for rows in steps_of(folder):
+    for rows in steps_of(folder, token_ids=True):
         places = range(start, start + len(rows))
         yield [
             row
