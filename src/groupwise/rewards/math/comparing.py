@@ -8,6 +8,7 @@ understood on one side is equal to nothing but itself.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from groupwise.rewards.math import evaluating
@@ -87,7 +88,10 @@ class Comparison:
 
     def _functions(self, left: Node, right: Node) -> bool:
         """y and f(x) name the same thing."""
-        return all(name.head == "sym" and ("(" in name.name or name.name == "y") for name in (left, right)) and "y" in (left.name, right.name)
+        return all(name.head == "sym" and ("(" in name.name or name.name == "y") for name in (left, right)) and "y" in (
+            left.name,
+            right.name,
+        )
 
     def _congruent(self, left: Node, right: Node) -> bool:
         if left.head == right.head == "mod":
@@ -107,7 +111,14 @@ class Comparison:
         if len(ours) != len(theirs):
             return False
         for difference, sign in ours:
-            found = next((pair for pair in theirs if pair[1] == sign and evaluating.proportional(difference, pair[0], positive=sign[0] == ">")), None)
+            found = next(
+                (
+                    pair
+                    for pair in theirs
+                    if pair[1] == sign and evaluating.proportional(difference, pair[0], positive=sign[0] == ">")
+                ),
+                None,
+            )
             if found is None:
                 return same_structure(gold, answer)
             theirs.remove(found)
@@ -126,12 +137,20 @@ class Comparison:
         except NoRegion:
             if gold.head == answer.head and gold.head in ("union", "both"):
                 return self._unordered(list(_operands(gold)), list(_operands(answer)))
-            return None if gold.head == answer.head == "bracket" or "such" in (gold.head, answer.head) else same_structure(gold, answer)
+            return (
+                None
+                if gold.head == answer.head == "bracket" or "such" in (gold.head, answer.head)
+                else same_structure(gold, answer)
+            )
         if (gold.head == "relation") != (answer.head == "relation"):
             if not self.policy.forms:
                 return False
             self.notes.add("forms: an inequality and an interval")
-        if gold.head in ("relation", "list") and answer.head in ("relation", "list") and variables(gold) != variables(answer):
+        if (
+            gold.head in ("relation", "list")
+            and answer.head in ("relation", "list")
+            and variables(gold) != variables(answer)
+        ):
             return False
         return same_region(one, other)
 
@@ -148,7 +167,8 @@ class Comparison:
         if self._assigned(gold, answer):
             return True
         if "set" in (gold.head, answer.head) or "or" in (gold.name, answer.name):
-            ours, theirs = self._distinct(ours), self._distinct(theirs)
+            ours = self._distinct(ours, len(ours))
+            theirs = self._distinct(theirs, len(ours))
         elif self.policy.ordered_lists and gold.head == answer.head == "list":
             self.notes.add("ordered_lists")
             return len(ours) == len(theirs) and all(map(self.same, ours, theirs))
@@ -190,9 +210,12 @@ class Comparison:
         self.notes.add("forms: a tuple without its brackets")
         return all(map(self.same, bracket.args, members))
 
-    def _distinct(self, members: list[Node]) -> list[Node]:
+    def _distinct(self, members: list[Node], most: int) -> list[Node]:
+        """The different members; of more than `most`, one more."""
         found: list[Node] = []
         for member in members:
+            if len(found) > most:
+                break
             if not any(self.same(member, other) for other in found):
                 found.append(member)
         return found
@@ -262,7 +285,9 @@ class Comparison:
             if _is_clock(gold) and _is_clock(answer):
                 return False
             crossed = [(mul(a, theirs[0]), mul(ours[0], b)) for a, b in zip(ours, theirs, strict=True)]
-            return self._form("forms: a ratio with a common factor", all(evaluating.equal(a, b) is True for a, b in crossed[1:]))
+            return self._form(
+                "forms: a ratio with a common factor", all(evaluating.equal(a, b) is True for a, b in crossed[1:])
+            )
         ratio, other = (gold, answer) if gold.head == "ratio" else (answer, gold)
         if len(ratio.args) != 2 or has(other, "unit", "list", "set", "bracket"):
             return False
@@ -307,7 +332,13 @@ class Comparison:
         """90 degrees against pi/2."""
         if "angle" not in ours.kinds:
             ours, theirs = theirs, ours
-        if set(ours.kinds) != {"angle"} or set(theirs.kinds) - {"radian"} or not has_pi(theirs.value) and not theirs.kinds or not self.policy.forms:
+        if (
+            set(ours.kinds) != {"angle"}
+            or set(theirs.kinds) - {"radian"}
+            or not has_pi(theirs.value)
+            and not theirs.kinds
+            or not self.policy.forms
+        ):
             return False
         radians = mul(ours.value, num(ours.size / 180), sym("pi"))
         return self._form("forms: degrees and radians", evaluating.equal(radians, theirs.value) is True)
@@ -327,6 +358,12 @@ class Comparison:
     def _equal(self, left: Node, right: Node) -> bool:
         if has(left, "inf") or has(right, "inf"):
             return _infinity(left) is not None and _infinity(left) == _infinity(right)
+        if self._same_values(left, right):
+            return True
+        in_tens = [_with_base_ten(side) for side in (left, right)]  # "log" may mean either
+        return in_tens != [left, right] and self._same_values(*in_tens)
+
+    def _same_values(self, left: Node, right: Node) -> bool:
         decided = evaluating.equal(left, right)
         if decided is None:
             return not _undefined(left) and same_structure(left, right)
@@ -352,7 +389,13 @@ class Comparison:
 
 def _unnamed(node: Node) -> Node:
     """P(4, -9) as the tuple."""
-    if node.head == "mul" and len(node.args) == 2 and node.args[0].head == "sym" and node.args[0].name.isupper() and node.args[1].head == "bracket":
+    if (
+        node.head == "mul"
+        and len(node.args) == 2
+        and node.args[0].head == "sym"
+        and node.args[0].name.isupper()
+        and node.args[1].head == "bracket"
+    ):
         return node.args[1]
     return node
 
@@ -360,7 +403,13 @@ def _unnamed(node: Node) -> Node:
 def _assignments(node: Node, other: Node) -> Node:
     """(a, b) = (1, 5), beside a list of assignments, as a = 1, b = 5."""
     pair = split_name(node)
-    if pair is None or other.head != "list" or pair[0].head != "bracket" or pair[1].head != "bracket" or len(pair[0].args) != len(pair[1].args):
+    if (
+        pair is None
+        or other.head != "list"
+        or pair[0].head != "bracket"
+        or pair[1].head != "bracket"
+        or len(pair[0].args) != len(pair[1].args)
+    ):
         return node
     if not all(arg.head == "relation" for arg in other.args):
         return node
@@ -370,7 +419,17 @@ def _assignments(node: Node, other: Node) -> Node:
 def _is_clock(ratio: Node) -> bool:
     """Whether it could be a time of the day: 9:30."""
     values = [arg.number if arg.head == "num" else None for arg in ratio.args]
-    return len(values) == 2 and None not in values and len(ratio.args[1].name) == 2 and values[0] < 25 and values[1] < 60  # type: ignore[operator]
+    return (
+        len(values) == 2 and None not in values and len(ratio.args[1].name) == 2 and values[0] < 25 and values[1] < 60
+    )  # type: ignore[operator]
+
+
+def _with_base_ten(node: Node) -> Node:
+    """Logarithms without a base to base ten."""
+    args = tuple(_with_base_ten(arg) for arg in node.args)
+    if node.head == "call" and node.name == "log" and len(args) == 1:
+        args = (*args, num(10, "10"))
+    return replace(node, args=args) if args != node.args else node
 
 
 def has_pi(node: Node) -> bool:
@@ -411,5 +470,3 @@ def _links(node: Node) -> list[tuple[Node, str]]:
 
 def _operands(node: Node) -> list[Node]:
     return [inner for arg in node.args for inner in (_operands(arg) if arg.head == node.head else [arg])]
-
-

@@ -141,7 +141,10 @@ def _points(names: list[str], whole: bool) -> list[dict[str, Fraction]]:
     for number in range(POINTS):
         sign = (1, 1, -1, 1, -1, -1)[number] if not whole else 1
         points.append(
-            {name: sign * (Fraction(draw.randrange(2, 30)) if whole else Fraction(draw.randrange(300, 3000), 1009)) for name in names}
+            {
+                name: sign * (Fraction(draw.randrange(2, 30)) if whole else Fraction(draw.randrange(300, 3000), 1009))
+                for name in names
+            }
         )
         if number in (3, 5) and not whole:  # mixed signs
             points[-1] = {name: value * (-1) ** place for place, (name, value) in enumerate(points[-1].items())}

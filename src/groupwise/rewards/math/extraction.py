@@ -33,11 +33,17 @@ _HASHES = re.compile(r"(?<!#)####(?!#)")
 _HEADING = re.compile(r"\s*[*_]*\d+[.):]\s+\S*[A-Za-z]")
 _ANSWER = re.compile(
     r"(?:\banswers?\s*(?:\\?\*\*|__)?\s*(?:is|are|=|:|could be|would be|must be|should be|was)(?![A-Za-z])|\banswer(?=\s*(?:\\\[|\\\(|\$))|^\s*(?:\*\*)?A(?:nswer)?(?:\*\*)?\s*:"
-    r"|\b(?:choose|select|pick)\s+(?:option|choice|answer)?(?=\s*\(?[A-Z]\b)|答案\s*(?:是|为|：|:)|(?:ответ|отв\.|respuesta|réponse|antwort|resposta|risposta|答え)\s*(?:は|[:：]|es\b|est\b|ist\b))",
+    r"|\b(?:correct|right|best)\s+(?:option|choice|letter)\s+is\b|\b(?:choose|select|pick)\s+(?:option|choice|answer)?(?=\s*\(?[A-Z]\b)|答案\s*(?:是|为|：|:)|(?:ответ|отв\.|respuesta|réponse|antwort|resposta|risposta|答え)\s*(?:は|[:：]|es\b|est\b|ist\b))",
     re.IGNORECASE | re.MULTILINE,
 )
-_LEADING = re.compile(r"(?:[\s:=]|\*\*|__|(?<![\w*])\*|>|`|(?:therefore|thus|simply|exactly|equal to|just|that|option|choice|approximately|about|[a-z]+ly)\b)*", re.IGNORECASE)
-_MATHS = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<![\\$])\$(?![\s\d.,]+\s+[a-zA-Z])([^$\n]+?)(?<!\\)\$|\*\*([^*\n]+?)\*\*|__([^_\n]+?)__|`([^`\n]+?)`", re.DOTALL)
+_LEADING = re.compile(
+    r"(?:[\s:=]|\*\*|__|(?<![\w*])\*|>|`|(?:therefore|thus|simply|exactly|equal to|just|that|option|choice|approximately|about|[a-z]+ly)\b)*",
+    re.IGNORECASE,
+)
+_MATHS = re.compile(
+    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<![\\$])\$(?![\s\d.,]+\s+[a-zA-Z])([^$\n]+?)(?<!\\)\$|\*\*([^*\n]+?)\*\*|__([^_\n]+?)__|`([^`\n]+?)`",
+    re.DOTALL,
+)
 _NUMBER = re.compile(
     r"(?<![\w.^])(?:[-−](?=[\d.$€£]))?(?:\\?[$€£]\s?)?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+)?(?<=\d)(?:\s?/\s?\d+(?!\d|\.\d))?(?:\s?\\?%)?(?![\w])"
 )
@@ -118,7 +124,9 @@ def _boxes(text: str) -> tuple[list[tuple[int, int, str]], bool]:
             opening = depth.pop()
             if opening in openings:
                 closed.append((openings[opening].start(), opening, brace.end()))
-    unclosed = len(closed) < len(openings) and max(opening for opening in depth if opening in openings) > max((start for start, _, _ in closed), default=-1)
+    unclosed = len(closed) < len(openings) and max(opening for opening in depth if opening in openings) > max(
+        (start for start, _, _ in closed), default=-1
+    )
     result: list[tuple[int, int, str]] = list(bare)
     inner: dict[int, tuple[int, int]] = {}
     ends = -1
@@ -190,7 +198,10 @@ def _extents(line: str) -> tuple[str, ...]:
     line = re.sub(r"(?:\*\*|__|`)+", "", line)
     first_line = line.split("\n", 1)[0]
     sentence = _SENTENCE.split(line, maxsplit=1)[0]
-    parts = (part.strip().rstrip("!?").strip() if "$" not in part and "\\" not in part else part.strip() for part in (sentence, first_line))
+    parts = (
+        part.strip().rstrip("!?").strip() if "$" not in part and "\\" not in part else part.strip()
+        for part in (sentence, first_line)
+    )
     return tuple(dict.fromkeys(part for part in parts if part))
 
 

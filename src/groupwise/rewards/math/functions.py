@@ -15,8 +15,40 @@ if TYPE_CHECKING:
 
 LARGEST_ANGLE = 4000
 """The binary logarithm of an argument of a trigonometric function or an exponential."""
-_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arcsec": "asec", "arccsc": "acsc", "cbrt": "cbrt", "Re": "re", "Im": "im", "arg": "arg"}
-_DIRECT = {"sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "asin", "acos", "atan", "acot", "asec", "acsc", "cbrt", "re", "im", "arg"}
+_NAMES = {
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arccot": "acot",
+    "arcsec": "asec",
+    "arccsc": "acsc",
+    "cbrt": "cbrt",
+    "Re": "re",
+    "Im": "im",
+    "arg": "arg",
+}
+_DIRECT = {
+    "sin",
+    "cos",
+    "tan",
+    "cot",
+    "sec",
+    "csc",
+    "sinh",
+    "cosh",
+    "tanh",
+    "coth",
+    "asin",
+    "acos",
+    "atan",
+    "acot",
+    "asec",
+    "acsc",
+    "cbrt",
+    "re",
+    "im",
+    "arg",
+}
 
 
 def apply(evaluator: Evaluator, node: Node) -> Any:
@@ -25,7 +57,11 @@ def apply(evaluator: Evaluator, node: Node) -> Any:
     if name in ("sum", "prod"):
         return _big(evaluator, node)
     if name in ("exp", "sqrt"):
-        base, exponent = (Node("sym", name="e"), node.args[0]) if name == "exp" else (node.args[0], Node("num", number=Fraction(1, 2)))
+        base, exponent = (
+            (Node("sym", name="e"), node.args[0])
+            if name == "exp"
+            else (node.args[0], Node("num", number=Fraction(1, 2)))
+        )
         return evaluator._power(evaluator.value(base), evaluator.value(exponent))
     args = [evaluator.value(arg) for arg in node.args]
     handler = _HANDLERS.get(name)
@@ -105,7 +141,9 @@ def _rounded(function: Callable[[Fraction], int]) -> Callable[..., Any]:
         if not evaluator.real(value):
             raise evaluating.Undefined
         evaluator._bounded(abs(value))
-        return Fraction(int(evaluator.mp.floor(value.real) if function is math.floor else evaluator.mp.ceil(value.real)))
+        return Fraction(
+            int(evaluator.mp.floor(value.real) if function is math.floor else evaluator.mp.ceil(value.real))
+        )
 
     return rounded
 

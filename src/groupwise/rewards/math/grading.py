@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from groupwise.rewards.contract import Record
 from groupwise.rewards.math.comparing import Comparison
 from groupwise.rewards.math.extraction import Found, find, find_answer_line, find_box, find_last
 from groupwise.rewards.math.policy import Policy
@@ -25,10 +26,25 @@ LONGEST_SHOWN = 80
 """Characters of a text that a reason shows."""
 
 
-@lru_cache(maxsize=4096)
-def read_gold(gold: str) -> Reading | None:
+def grader(column: str, **choices: Any) -> Callable[[Record], Score]:
+    """What worker processes call: the function that grades by a column, under the policy of these choices."""
+    policy = Policy(**choices)
+
+    def grade(record: Record) -> Score:
+        return grade_here(record.clean_text, record.columns.get(column), record.finish_reason, policy)
+
+    grade_here("\\boxed{\\sqrt{2}}", "\\sqrt{8}/2")  # loads what the first answer would otherwise pay for
+    return grade
+
+
+def read_gold(gold: Any) -> Reading | None:
     """The gold as an answer: a text that is one, or a solution that ends in a box or in `#### answer`; None where it
     can't be read, or only says where the answer is to be found."""
+    return None if gold is None or isinstance(gold, bool) else _read_gold(str(gold))
+
+
+@lru_cache(maxsize=4096)
+def _read_gold(gold: str) -> Reading | None:
     box = find_box(gold)
     if box is not None and box.text is None:
         return None
@@ -47,7 +63,7 @@ def grade_here(text: str, gold: Any, finish_reason: FinishReason = "stop", polic
     Runs in this process, and as long as it takes.
     """
     policy = policy or Policy()
-    expected = read_gold(str(gold)) if gold is not None and not isinstance(gold, bool) else None
+    expected = read_gold(gold)
     if expected is None:
         return Score(value=None, reason=f"the gold {_shown(gold)} can't be read as an answer")
     found = find(text, cut_off=finish_reason != "stop")
@@ -57,7 +73,9 @@ def grade_here(text: str, gold: Any, finish_reason: FinishReason = "stop", polic
             found = line
     correct, why, taken = _judge(expected, found, policy)
     shown = _shown(taken) + ", " if taken else ""
-    return Score(value=float(correct), correct=correct, reason=f"{shown}{found.rule}: {why}; the gold is {_shown(expected.text)}")
+    return Score(
+        value=float(correct), correct=correct, reason=f"{shown}{found.rule}: {why}; the gold is {_shown(expected.text)}"
+    )
 
 
 def _judge(gold: Reading, found: Found, policy: Policy) -> tuple[bool, str, str]:
@@ -78,7 +96,10 @@ def _first_read(found: Found) -> Reading | None:
     """The longest extent that is an answer; of a text without a marker that isn't one, its last formula or number."""
     for candidate in found.all():
         reading = read(candidate)
-        if reading.understood and (found.rule.startswith("in the last") or prose_words(candidate) <= MOST_WORDS[found.rule == "as the whole text"]):
+        if reading.understood and (
+            found.rule.startswith("in the last")
+            or prose_words(candidate) <= MOST_WORDS[found.rule == "as the whole text"]
+        ):
             return reading
     if found.rule.startswith("in the last"):
         reading = read(found.text or "")

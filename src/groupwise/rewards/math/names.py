@@ -24,7 +24,10 @@ def is_name(node: Node) -> bool:
         return node.name not in CONSTANTS
     if node.head == "mul":
         return all(arg.head == "sym" and arg.name[:1].isupper() for arg in node.args) or (
-            len(node.args) == 2 and node.args[0].head == "sym" and node.args[0].name.isupper() and node.args[1].head == "sym"
+            len(node.args) == 2
+            and node.args[0].head == "sym"
+            and node.args[0].name.isupper()
+            and node.args[1].head == "sym"
         )
     if node.head == "call":
         return node.name == "abs" and is_name(node.args[0]) and node.args[0].head == "mul"

@@ -98,7 +98,11 @@ class Parser(Atoms):
 
     def ratio(self) -> Node:
         parts = [self.sets()]
-        while self.next.text in (":", "colon") and not self.in_builder or self.next == Token("word", "to", self.next.spaced):
+        while (
+            self.next.text in (":", "colon")
+            and not self.in_builder
+            or self.next == Token("word", "to", self.next.spaced)
+        ):
             self.advance()
             parts.append(self.sets())
         return parts[0] if len(parts) == 1 else Node("ratio", tuple(parts))
@@ -245,7 +249,12 @@ class Parser(Atoms):
 
     def _raised(self, node: Node) -> Node:
         inside = self.peek(1) if self.next.text == "{" else self.next
-        if inside.text in ("circ", "degree") or inside.text in ("o", "O") and node.head == "num" and self.next.text in ("{", inside.text):
+        if (
+            inside.text in ("circ", "degree")
+            or inside.text in ("o", "O")
+            and node.head == "num"
+            and self.next.text in ("{", inside.text)
+        ):
             if self.next.text == "{":
                 self.advance()
             self.advance()
@@ -272,4 +281,3 @@ class Parser(Atoms):
         if node.head == "num":
             return mul(node, Node("unit", name="arcsec" if mark == '"' else "arcmin"))
         raise Unreadable(repr(mark))
-

@@ -39,7 +39,26 @@ _MATRICES = {
 _FUNCTION_NAMES = {"f", "g", "h", "F", "G", "H"}
 _BETWEEN = {"and", "or", "per", "to"}
 """Words that part two things."""
-_NO_NOUNS = {"is", "are", "was", "were", "not", "no", "wrong", "incorrect", "if", "when", "but", "isn", "false", "maybe", "either", "than", "least", "most"}
+_NO_NOUNS = {
+    "is",
+    "are",
+    "was",
+    "were",
+    "not",
+    "no",
+    "wrong",
+    "incorrect",
+    "if",
+    "when",
+    "but",
+    "isn",
+    "false",
+    "maybe",
+    "either",
+    "than",
+    "least",
+    "most",
+}
 """Words that make of a noun behind a number something else."""
 _DECORATIONS = {"overline", "bar", "vec", "hat", "widehat", "tilde", "overrightarrow", "dot"}
 _NAMES_AFTER = {"angle", "triangle", "measuredangle", "square"}
@@ -101,7 +120,7 @@ class Atoms:
         token = self.next
         if token.kind in ("number", "word", "environment"):
             return not (
-                token.kind == "word" and token.text.lower() in ("and", "or", "per")
+                token.kind == "word" and token.text.lower() in _BETWEEN
             ) and not token.text.startswith("\\end")
         if token.kind == "letters":
             return token.text.lower() not in _BETWEEN
@@ -159,7 +178,9 @@ class Atoms:
 
     def _symbol(self, name: str) -> Node:
         if name in _FUNCTION_NAMES:
-            inverse = [self.peek(ahead).text for ahead in range(5)] == ["^", "{", "-", "1", "}"] and self.peek(5).text == "("
+            inverse = [self.peek(ahead).text for ahead in range(5)] == ["^", "{", "-", "1", "}"] and self.peek(
+                5
+            ).text == "("
             self.place += 5 * inverse
             name += "^-1" * inverse
             while self.next.text == "'" and self.next.kind == "mark":
@@ -428,7 +449,11 @@ class Atoms:
                 "ten": 10,
             }.get(name)
             base = int(name) if name.isdigit() and len(name) < 3 else base
-            if base is None or not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in node.name.replace(".", "")):
+            if (
+                base is None
+                or not 2 <= base <= 36
+                or any(int(digit, 36) >= base for digit in node.name.replace(".", ""))
+            ):
                 raise Unreadable(f"a number with the subscript {name!r}")
             return Node("base", name=node.name, number=Fraction(base))
         if node.head == "sym":

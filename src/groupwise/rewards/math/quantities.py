@@ -48,7 +48,9 @@ def quantity(node: Node, letters: frozenset[str] = frozenset()) -> Quantity:
 def _unit_name(factor: Node, letters: frozenset[str], with_unit: bool) -> str:
     if factor.head == "unit":
         return factor.name
-    if factor.head == "sym" and (factor.name in letters or with_unit and factor.name in ("h", "s", "k", "K") and known(factor.name)):
+    if factor.head == "sym" and (
+        factor.name in letters or with_unit and factor.name in ("h", "s", "k", "K") and known(factor.name)
+    ):
         return factor.name
     if factor.head == "sym" and factor.name in ("k", "K") and (with_unit or "k" in letters):
         return "k"
@@ -73,7 +75,13 @@ def _factors(node: Node, exponent: Fraction) -> Iterator[tuple[Node, Fraction]]:
     if node.head == "mul":
         for arg in node.args:
             yield from _factors(arg, exponent)
-    elif node.head == "pow" and has(node.args[0], "unit") and (value := exact(node.args[1])) is not None and value.denominator == 1 and abs(value) < 10:
+    elif (
+        node.head == "pow"
+        and has(node.args[0], "unit")
+        and (value := exact(node.args[1])) is not None
+        and value.denominator == 1
+        and abs(value) < 10
+    ):
         yield from _factors(node.args[0], exponent * value)
     elif node.head == "pow" and exponent == 1 and node.args[1].number == -1:
         yield from _factors(node.args[0], -exponent)
@@ -92,7 +100,9 @@ def _sum(parts: list[Quantity], node: Node) -> Quantity:
 
 def agree(left: dict[str, Fraction], right: dict[str, Fraction]) -> bool:
     """Whether two units aren't in conflict: they measure the same, or one only says less of what is counted."""
-    left, right = ({kind: power for kind, power in kinds.items() if power and kind != "share"} for kinds in (left, right))
+    left, right = (
+        {kind: power for kind, power in kinds.items() if power and kind != "share"} for kinds in (left, right)
+    )
     if left == right or not left or not right:
         return True
     if "any" in left or "any" in right:

@@ -52,7 +52,13 @@ def read(text: str) -> Reading:
     special = time_of_day(bare) or (phrase(bare) if wordy else None) or _based(bare)
     trees: list[Node] = [] if special is None else [special]
     problem = ""
-    for thousands in () if special is not None else (True, False) if AMBIGUOUS.search(bare) and not _NUMBER.fullmatch(bare) else (True,):
+    for thousands in (
+        ()
+        if special is not None
+        else (True, False)
+        if AMBIGUOUS.search(bare) and not _NUMBER.fullmatch(bare)
+        else (True,)
+    ):
         try:
             tree = parse(bare, thousands=thousands)
         except (Unreadable, RecursionError, ZeroDivisionError) as error:
@@ -75,9 +81,24 @@ def _bare(text: str) -> str:
     while True:
         shorter = text.strip().rstrip(".,;:").strip() if not text.endswith("\\,") else text[:-2]
         shorter = re.sub(r"\\+$", "", shorter)
-        for opening, closing in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("**", "**"), ("\\$", "\\$"), ("`", "`"), ("__", "__"), ("*", "*")):
+        for opening, closing in (
+            ("\\(", "\\)"),
+            ("\\[", "\\]"),
+            ("$$", "$$"),
+            ("$", "$"),
+            ("**", "**"),
+            ("\\$", "\\$"),
+            ("`", "`"),
+            ("__", "__"),
+            ("*", "*"),
+        ):
             inside = shorter[len(opening) : -len(closing)]
-            if len(shorter) > len(opening) + len(closing) and shorter.startswith(opening) and shorter.endswith(closing) and opening not in inside:
+            if (
+                len(shorter) > len(opening) + len(closing)
+                and shorter.startswith(opening)
+                and shorter.endswith(closing)
+                and opening not in inside
+            ):
                 shorter = inside
                 break
         if shorter == text:
@@ -110,5 +131,3 @@ def _only_words(tree: Node) -> bool:
     if tree.head == "mul" and tree.args[0].head == "unit":
         return unit_of(tree.args[0].name).kind not in CURRENCIES
     return tree.head == "list" and all(_only_words(arg) for arg in tree.args)
-
-

@@ -52,7 +52,9 @@ def place(node: Node) -> float:
 def same_region(left: list[Interval], right: list[Interval]) -> bool:
     """Whether two merged regions are the same set."""
     return len(left) == len(right) and all(
-        (a.with_low, a.with_high) == (b.with_low, b.with_high) and _same_bound(a.low, b.low) and _same_bound(a.high, b.high)
+        (a.with_low, a.with_high) == (b.with_low, b.with_high)
+        and _same_bound(a.low, b.low)
+        and _same_bound(a.high, b.high)
         for a, b in zip(left, right, strict=True)
     )
 
@@ -185,5 +187,3 @@ def _merged(parts: list[Interval]) -> list[Interval]:
         elif (part.end, part.with_high) > (last.end, last.with_high):
             result[-1] = Interval(last.low, part.high, last.with_low, part.with_high)
     return result
-
-

@@ -42,7 +42,11 @@ def _gathered(head: str, args: list[Node]) -> list[Node]:
     total = Fraction(head == "mul")
     rest = []
     for arg in args:
-        if arg.head == "num" and arg.number is not None and max(arg.number.numerator.bit_length(), arg.number.denominator.bit_length()) < 10_000:
+        if (
+            arg.head == "num"
+            and arg.number is not None
+            and max(arg.number.numerator.bit_length(), arg.number.denominator.bit_length()) < 10_000
+        ):
             total = total * arg.number if head == "mul" else total + arg.number
         else:
             rest.append(arg)

@@ -11,12 +11,46 @@ from groupwise.rewards.math.regions import MINUS, PLUS
 from groupwise.rewards.math.tree import Node, num
 from groupwise.rewards.math.units import is_unit, singular
 
-_MACRO = re.compile(r"\\(?:text|mbox|hbox|textbf|textit|textrm|textnormal|textsf|texttt|emph|mathrm|mathbf|mathit|mathsf|operatorname)\s*(?=\{)|\\[,;:! ]|[{}$~]")
+_MACRO = re.compile(
+    r"\\(?:text|mbox|hbox|textbf|textit|textrm|textnormal|textsf|texttt|emph|mathrm|mathbf|mathit|mathsf|operatorname)\s*(?=\{)|\\[,;:! ]|[{}$~]"
+)
 _ARTICLES = {"a", "an", "the"}
 _COPULAS = {"is", "are", "was", "were", "be", "form", "forms", "equals", "becomes", "called"}
-_MONTHS = set("january february march april may june july august september october november december".split())
-_ELSEWHERE = {"see", "refer", "figure", "diagram", "graph", "table", "shown", "above", "below", "vary", "varies", "proof", "omitted", "provided", "attached", "sketch", "drawing"}
-_NOTHING = {"na", "none given", "not given", "no answer", "unknown", "tbd", "todo", "null", "nan", "nil", "not applicable", "answer", ""}
+_MONTHS = set(["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"])
+_ELSEWHERE = {
+    "see",
+    "refer",
+    "figure",
+    "diagram",
+    "graph",
+    "table",
+    "shown",
+    "above",
+    "below",
+    "vary",
+    "varies",
+    "proof",
+    "omitted",
+    "provided",
+    "attached",
+    "sketch",
+    "drawing",
+}
+_NOTHING = {
+    "na",
+    "none given",
+    "not given",
+    "no answer",
+    "unknown",
+    "tbd",
+    "todo",
+    "null",
+    "nan",
+    "nil",
+    "not applicable",
+    "answer",
+    "",
+}
 _PHRASES = {
     "all real numbers": Node("reals"), "all reals": Node("reals"), "real numbers": Node("reals"), "any real number": Node("reals"), "all real": Node("reals"),
     "infinity": PLUS, "positive infinity": PLUS, "infinite": PLUS, "negative infinity": MINUS, "minus infinity": MINUS,
@@ -25,8 +59,22 @@ _PHRASES = {
 _SMALL_WORDS = {"and", "or", "per", "pi", "inf", "infinity"}
 _SAME = dict.fromkeys(("dne", "undefined", "not defined"), "doe not exist")
 """In the singular, as all words are compared."""
-_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
-_CHOICE = re.compile(r"(?:(?:option|choice|answer)\s+)?(?:\(([A-Za-z])\)|([A-Za-z])(?=\s*$|[).:]))\s*[).:]*\s*(.*)", re.DOTALL | re.IGNORECASE)
+_PARTS = {
+    "half": 2,
+    "third": 3,
+    "quarter": 4,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "seventh": 7,
+    "eighth": 8,
+    "ninth": 9,
+    "tenth": 10,
+}
+_CHOICE = re.compile(
+    r"(?:(?:option|choice|answer)\s+)?(?:\(([A-Za-z])\)|([A-Za-z])(?=\s*$|[).:]))\s*[).:]*\s*(.*)",
+    re.DOTALL | re.IGNORECASE,
+)
 _TIME = re.compile(r"(\d{1,2})\s*:\s*(\d\d)(?:\s*:\s*(\d\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
 _HOUR = re.compile(r"(\d{1,2})\s*([ap])\.?\s*m\.?", re.IGNORECASE)
 _DAY_TIMES = {"a": "am", "p": "pm"}
@@ -47,13 +95,25 @@ def is_wordy(text: str) -> bool:
     """Whether a tidied text is made of words, with no more than a number or a sign among them."""
     bare = plain(text)
     letters = re.findall(r"[^\W\d_]+", bare)
-    return bool(letters) and "\\" not in bare and not re.search(r"[=^_<>+*/|\[\]&%]", bare) and any(len(word) > 1 for word in letters)
+    return (
+        bool(letters)
+        and "\\" not in bare
+        and not re.search(r"[=^_<>+*/|\[\]&%]", bare)
+        and any(len(word) > 1 for word in letters)
+    )
 
 
 def prose_words(text: str) -> int:
     """How many words of a text are neither functions nor units nor numbers."""
     words = re.findall(r"(?<![\\A-Za-z])[^\W\d_]{2,}", _MACRO.sub(" ", text))
-    return sum(1 for word in words if word not in FUNCTIONS and not is_unit(word) and word.lower() not in _SMALL_WORDS and from_words([word]) is None)
+    return sum(
+        1
+        for word in words
+        if word not in FUNCTIONS
+        and not is_unit(word)
+        and word.lower() not in _SMALL_WORDS
+        and from_words([word]) is None
+    )
 
 
 def points_elsewhere(text: str) -> bool:
@@ -78,7 +138,9 @@ def phrase(text: str) -> Node | None:
 
 def same_words(left: str, right: str, *, case: bool) -> bool:
     """Whether two texts say the same: articles, punctuation and (without `case`) upper case apart."""
-    if case and [word for word in re.findall(r"\w+", plain(left))] != [word for word in re.findall(r"\w+", plain(right))]:
+    if case and [word for word in re.findall(r"\w+", plain(left))] != [
+        word for word in re.findall(r"\w+", plain(right))
+    ]:
         return False
     a, b = words_of(left), words_of(right)
     if _MONTHS & set(a) and _MONTHS & set(b):
@@ -119,7 +181,12 @@ def time_of_day(text: str) -> Node | None:
     """4:30 p.m., 12:00, 9 am: minutes since midnight, and am or pm where that is said."""
     bare = plain(text)
     match = _TIME.fullmatch(bare)
-    if match is not None and int(match[1]) < 25 and int(match[2]) < 60 and (match[4] or match[2][0] == "0" and match[1][0] != "0"):
+    if (
+        match is not None
+        and int(match[1]) < 25
+        and int(match[2]) < 60
+        and (match[4] or match[2][0] == "0" and match[1][0] != "0")
+    ):
         minutes = int(match[1]) * 60 + int(match[2]) + Fraction(int(match[3] or 0), 60)
         return Node("time", name=_DAY_TIMES.get((match[4] or "").lower(), ""), number=Fraction(minutes))
     match = _HOUR.fullmatch(bare)
