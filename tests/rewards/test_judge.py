@@ -358,13 +358,14 @@ def test_a_judge_that_is_always_down_stops_the_run_with_the_cause(
 
 
 def test_no_more_requests_at_once_than_workers(stub: Stub, judge: Callable[..., Any], record: MakeRecord) -> None:
-    now, most, lock = [0], [0], threading.Lock()
+    two, lock = threading.Barrier(2), threading.Lock()
+    now, most = [0], [0]
 
     def counted(file: Any) -> None:
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
-        time.sleep(0.05)
+        two.wait(20)  # no request is answered alone
         with lock:
             now[0] -= 1
         file.write(reply("Score: 3"))

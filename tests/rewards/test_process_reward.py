@@ -136,6 +136,17 @@ def test_a_token_classifier_is_read_at_the_end_of_each_step(kind: str, labels: i
         assert score.correct is None
 
 
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_model_that_was_trained_here_says_what_the_trained_critic_says(chat: bool, tmp_path: Path) -> None:
+    says = tiny.exported("steps", tmp_path / "prm")
+    record = tiny.record_of("s1: a.\ns2: b.", chat=chat)
+    [score] = Process(model=str(tmp_path / "prm")).build(Path()).score([record])
+    before = prefix(chat)
+    logits = torch.tensor(says([*before, *record.token_ids]))[[len(before) + 5, len(before) + 12]]
+    assert score.step_ends == (5, 12)
+    assert score.step_rewards == pytest.approx(logits.sigmoid().tolist(), abs=1e-5)
+
+
 def test_a_causal_model_is_read_at_its_mark(tmp_path: Path) -> None:
     tiny.save(tiny.build("llama causal"), tmp_path)
     settings = Process(model=str(tmp_path), mark=" =\n", good_token="+", bad_token="-", aggregate="product")

@@ -14,8 +14,9 @@ import torch
 import transformers as hf
 
 from groupwise.errors import DataError, ModelError
+from groupwise.models.classifiers import SCORE_AT
 from groupwise.rewards.learned.frozen import batches
-from groupwise.rewards.learned.reward_model import END, RewardModel, last_scores
+from groupwise.rewards.learned.reward_model import RewardModel, last_scores
 from groupwise.types import Score
 
 TEXTS = ("4.", "the sum of two and two is 4, as anyone can see.", "no idea")
@@ -114,10 +115,24 @@ def test_a_score_can_stand_at_the_end_of_the_turn(template: str, tmp_path: Path)
     turn = plain(tmp_path, ids)
     assert values(scores(tmp_path, ("ok",), score_at="turn")) == pytest.approx([turn], abs=1e-5)
     assert abs(values(scores(tmp_path, ("ok",)))[0] - turn) > 1e-3
-    setattr(model.config, END, "turn")
+    model.config.update({SCORE_AT: "turn"})
     tiny.save(model, tmp_path, tiny.tokenizer(template=template))
     assert values(scores(tmp_path, ("ok",))) == pytest.approx([turn], abs=1e-5)
     assert abs(values(scores(tmp_path, ("ok",), score_at="conversation"))[0] - turn) > 1e-3
+    model.config.update({SCORE_AT: "somewhere"})
+    tiny.save(model, tmp_path, tiny.tokenizer(template=template))
+    with pytest.raises(ModelError, match="its score is at 'somewhere'"):
+        scores(tmp_path, ("ok",))
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_model_that_was_trained_here_says_what_the_trained_critic_says(chat: bool, tmp_path: Path) -> None:
+    """On the tokens that it was trained on: those of the prompt, and of the completion with its end token."""
+    says = tiny.exported("completions", tmp_path / "rm")
+    for text, value in zip(TEXTS, values(scores(tmp_path / "rm", TEXTS, chat=chat)), strict=True):
+        record = tiny.record_of(text, chat=chat)
+        ids = [*tiny.tokenizer()(record.prompt)["input_ids"], *record.token_ids]
+        assert value == pytest.approx(says(ids)[-1], abs=1e-5)
 
 
 def test_what_is_too_long_is_not_cut_but_not_scored(folder: Path) -> None:

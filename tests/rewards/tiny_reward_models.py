@@ -6,6 +6,7 @@ a token is read at the wrong place. Weights are ten times larger than usual, so 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ import torch
 import transformers as hf
 
 from groupwise.models import tiny_char
+from groupwise.models.classifiers import Judges, export_judge
+from groupwise.models.critic import Critic
+from groupwise.models.loading import LoadedModel
+from groupwise.models.saving import plain_attention
+from groupwise.models.settings import CriticSettings
 from groupwise.rewards.contract import Record
 from groupwise.rewards.records import record_for
 from groupwise.types import Completion, Prompt, Segment
@@ -79,3 +85,22 @@ def record_of(text: str, *, asked: str = "say it.", chat: bool = True, ends: boo
     prompt = Prompt("p", (1,), shown, messages)
     completion = Completion((Segment(tuple(ids), None),), "stop")
     return record_for(prompt, completion, own, [EOS], "g", with_token_ends=ends)
+
+
+def exported(judges: Judges, folder: Path) -> Callable[[Sequence[int]], list[float]]:
+    """Export a critic as a model that judges; returns what the critic itself says after each token of a row."""
+    model, own = build("llama causal"), tokenizer()
+    loaded = LoadedModel(model, None, own, (EOS,), "tiny", torch.device("cpu"), torch.float32, ())
+    critic = Critic.build(CriticSettings(), loaded, seed=0)
+    torch.manual_seed(1)
+    torch.nn.init.normal_(critic.head.weight)
+    if judges == "steps":
+        torch.nn.init.constant_(critic.head.bias, 0.5)
+    export_judge(critic, loaded, judges, folder)
+
+    def says(ids: Sequence[int]) -> list[float]:
+        with torch.no_grad(), plain_attention(critic.backbone):
+            hidden = critic.backbone(input_ids=torch.tensor([list(ids)]), use_cache=False).last_hidden_state[0]
+            return critic.head(hidden)[:, 0].tolist()
+
+    return says

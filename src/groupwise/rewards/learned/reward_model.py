@@ -27,9 +27,6 @@ from groupwise.types import Score
 if TYPE_CHECKING:
     from torch import Tensor
 
-END = "groupwise_score_at"
-"""The key of a model's config.json that says where its score stands."""
-
 
 class RewardModel(FrozenSettings):
     """The score of a sequence-classification model."""
@@ -68,13 +65,15 @@ class Conversations(ModelReward):
             raise ModelError(told, fix="give a decoder that was trained as a reward model")
         self._column(frozen)
         if self._score_at(frozen) not in get_args(ScoreAt):
-            told = f"reward {self.name!r}: the model's config.json has {END} = {self._score_at(frozen)!r}"
-            raise ModelError(told, fix=f"write one of {', '.join(get_args(ScoreAt))} there")
+            told = f"reward {self.name!r}: the model's config.json says that its score is at {self._score_at(frozen)!r}"
+            raise ModelError(told, fix=f"set `score_at` to one of {', '.join(get_args(ScoreAt))}")
 
     def _score_at(self, frozen: Frozen) -> ScoreAt:
+        from groupwise.models.classifiers import SCORE_AT
+
         if self.settings.score_at is not None:
             return self.settings.score_at
-        return getattr(frozen.model.config, END, "conversation")
+        return frozen.model.config.to_dict().get(SCORE_AT, "conversation")
 
     def _read(self, record: Record, frozen: Frozen) -> Row:
         return Row(record, whole(record, frozen, self.settings.input, self._score_at(frozen)))
