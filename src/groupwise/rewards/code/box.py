@@ -24,10 +24,12 @@ import time
 from typing import Any
 
 from groupwise.rewards.code import watch
-from groupwise.rewards.code.setup import Setup
+from groupwise.rewards.code.setup import TMP_BYTES, Setup
 
 START_LIMIT = 60.0
 """Wall-clock seconds that bubblewrap may take to say which process it started."""
+FOLDERS = ("/tmp", "/dev/shm")
+"""Where a program can write, which takes memory."""
 _runs = itertools.count()
 
 
@@ -40,7 +42,7 @@ class Box:
 
     def __init__(self, setup: Setup, role: str, reading: int = -1, writing: int = -1) -> None:
         """`reading` and `writing` are pipes to the other sandbox, closed here once it has them."""
-        self._setup = setup
+        self._setup, user = setup, _user(setup)
         job, self._job = os.pipe()
         self.report, report = os.pipe()
         self._info, info = os.pipe()
@@ -50,7 +52,7 @@ class Box:
         given = [descriptor for descriptor in (*inside, code, seccomp, info) if descriptor >= 0]
         try:
             self._process = subprocess.Popen(
-                setup.command(role, inside, code=code, seccomp=seccomp, info=info, user=_user(setup)),
+                setup.command(role, inside, code=code, seccomp=seccomp, info=info, user=user),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -64,11 +66,13 @@ class Box:
                 os.close(descriptor)
         self._root = self._pidfd = -1
         self._exit: tuple[int, float] | None = None
-        self._before = watch.Usage()
+        self._watch: watch.Watch | None = None
         streams = (self._process.stdin, self._process.stdout, self._process.stderr)
         self.stdin, self.stdout, self.stderr = (stream.fileno() for stream in streams if stream is not None)
         for descriptor in (self.stdin, self.stdout, self.stderr, self.report):
             os.set_blocking(descriptor, False)
+            if user is not None:
+                os.fchown(descriptor, user, user)  # so that /dev/stdin can be opened by name
 
     @property
     def alive(self) -> bool:
@@ -83,7 +87,7 @@ class Box:
     def send(self, task: dict[str, Any]) -> None:
         """Give it its job, and note what it has used so far. Raises `BoxError` where it isn't there."""
         self._find_root()
-        self._before = watch.measure(self._root)
+        self._watch = watch.Watch(self._root, FOLDERS if self._setup.isolated else (), TMP_BYTES)
         job, self._job = self._job, -1
         try:
             with open(job, "wb") as file:
@@ -98,12 +102,11 @@ class Box:
 
     def measure(self) -> watch.Usage:
         """What the job uses: CPU time since it was given, memory and state now."""
-        now = watch.measure(self._root)
-        return watch.Usage(max(0.0, now.cpu_seconds - self._before.cpu_seconds), now.resident, now.busy)
+        return self._watch.look() if self._watch is not None else watch.Usage()
 
     def over(self, limit: int, usage: watch.Usage) -> bool:
         """Whether the tree holds more than `limit` bytes, shared pages counted once."""
-        return usage.resident > limit and watch.proportional(self._root) > limit
+        return usage.memory > limit and usage.files + watch.proportional(self._root) > limit
 
     def end(self) -> tuple[int, float]:
         """Kill what is left and reap it: exit status of the first process (128 + n: killed by signal n), and the CPU
@@ -123,7 +126,7 @@ class Box:
         _, status, used = os.wait4(self._process.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self._process.returncode = code
-        counted = used.ru_utime + used.ru_stime - self._before.cpu_seconds
+        counted = used.ru_utime + used.ru_stime - (self._watch.before if self._watch is not None else 0.0)
         self._exit = code if code >= 0 else 128 - code, max(0.0, seen, counted)
         for descriptor in (self.report, self._info, self._job, self._pidfd):
             if descriptor >= 0:

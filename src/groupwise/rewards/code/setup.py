@@ -23,8 +23,12 @@ Isolation = Literal["sandbox", "process"]
 """`sandbox`: bubblewrap, namespaces, seccomp. `process`: a child process with limits of its own, and nothing that
 keeps it from reading what the user can read, or from the network; for programs that you trust."""
 
+PREFIX = "/python"
+"""Where the interpreter is mounted that isn't the system's."""
 OLDEST = (0, 8)
 """The first bubblewrap with all the options used here."""
+DIGITS = "int_max_str_digits=20000"
+"""The longest integer that can be printed, which takes time that grows with the square of its length."""
 TMP_BYTES = 64 << 20
 """What the working folder can hold."""
 WHY_NOT = 'or, for programs that you trust, set isolation = "process", which hides neither files nor network from them'
@@ -38,6 +42,8 @@ class Setup:
     interpreter: str
     mounts: tuple[str, ...]
     """Arguments for bubblewrap; empty without isolation."""
+    libraries: str
+    """Folders of the libraries that programs may import, separated by colons."""
     code: int
     """A descriptor of the files of `inside`, compiled."""
     filter: int
@@ -62,30 +68,31 @@ class Setup:
         if isolation == "process":
             paths = dict.fromkeys(os.path.dirname(path) for path in folders)
             folder = tempfile.mkdtemp(prefix="groupwise-code-")
-            return Setup(interpreter, (), _compiled(), -1, None, _environment(":".join(paths), folder), folder)
+            return Setup(interpreter, (), ":".join(paths), _compiled(), -1, None, _environment(folder), folder)
         program = _bubblewrap()
         filter_fd = _memory("filter", filter_program())
         users = _user_ids() if os.geteuid() == 0 else None
         mounts = (program, *_options(users is not None), *_mounts(folders))
-        return Setup(interpreter, mounts, _compiled(), filter_fd, users, _environment("/libraries", "/tmp"), None)
+        interpreter = _moved(interpreter)
+        return Setup(interpreter, mounts, "/libraries", _compiled(), filter_fd, users, _environment("/tmp"), None)
 
     def command(
         self, role: str, inside: Sequence[int], *, code: int, seccomp: int, info: int, user: int | None
     ) -> list[str]:
         """The command line of one sandbox; numbers are descriptors that it inherits, or -1."""
-        words = [self.interpreter, "-s", "-S", "-P", "-B", "-X", "utf8", "-c", _LOADER.format(code), role]
-        words += [*map(str, inside), "" if self.isolated else "adopt"]
+        words = [self.interpreter, "-s", "-S", "-P", "-B", "-X", "utf8", "-X", DIGITS, "-c", _LOADER.format(code), role]
+        words += [*map(str, inside), self.libraries, "" if self.isolated else "adopt"]
         if not self.isolated:
             return words
         if user is not None:
-            drop = f"--reuid={user} --regid={user} --clear-groups --pdeathsig=KILL".split()
+            drop = f"--reuid={user} --regid={user} --clear-groups --inh-caps=-all --bounding-set=-all --pdeathsig=KILL".split()
             words = ["/usr/bin/setpriv", *drop, "--", *words]
         return [*self.mounts, "--seccomp", str(seccomp), "--info-fd", str(info), "--", *words]
 
 
 def _options(root: bool) -> list[str]:
     """Namespaces and rights. Root's sandbox needs two capabilities to give itself another user id."""
-    user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if root else ["--unshare-user", "--disable-userns"]
+    user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"] if root else ["--unshare-user", "--disable-userns"]
     kinds = "--unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup-try"
     return [*kinds.split(), *"--as-pid-1 --die-with-parent --new-session --cap-drop ALL".split(), *user]
 
@@ -97,11 +104,9 @@ def _mounts(libraries: Sequence[str]) -> list[str]:
             words += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             words += ["--ro-bind", path, path]
-    for prefix in {os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix)}:
-        if not Path(prefix).is_relative_to("/usr"):
-            for parent in reversed(Path(prefix).parents[:-1]):  # which bubblewrap would close to all but root
-                words += ["--perms", "0755", "--dir", str(parent)]
-            words += ["--ro-bind", prefix, prefix]
+    prefix = os.path.realpath(sys.base_prefix)
+    if not Path(prefix).is_relative_to("/usr"):
+        words += ["--ro-bind", prefix, PREFIX]  # its own path may lead through the home folder of a user
     words += ["--perms", "0755", "--dir", "/libraries"]
     for path in libraries:
         words += ["--ro-bind", path, f"/libraries/{os.path.basename(path)}"]
@@ -110,7 +115,7 @@ def _mounts(libraries: Sequence[str]) -> list[str]:
     return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
-def _environment(libraries: str, home: str) -> dict[str, str]:
+def _environment(home: str) -> dict[str, str]:
     """All that a program finds. One thread for numerical libraries, because runs go on beside each other."""
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     return {
@@ -118,9 +123,7 @@ def _environment(libraries: str, home: str) -> dict[str, str]:
         "HOME": home,
         "TMPDIR": home,
         "LANG": "C.UTF-8",
-        "PYTHONPATH": libraries,
         "PYTHONHASHSEED": "0",
-        "PYTHONINTMAXSTRDIGITS": "20000",
         **threads,
     }
 
@@ -155,6 +158,19 @@ def _user_ids() -> tuple[int, int]:
         last = max(int(first) + int(count) for first, _, count in map(str.split, file)) - 1
     last = min(last, (1 << 31) - 2)
     return last // 2, last - last // 2
+
+
+def _moved(interpreter: str) -> str:
+    """Its path inside a sandbox."""
+    prefix = os.path.realpath(sys.base_prefix)
+    if Path(prefix).is_relative_to("/usr"):
+        return interpreter
+    if not Path(interpreter).is_relative_to(prefix):
+        raise RewardError(
+            f"the code sandbox can't use the interpreter {interpreter}: it lies outside its prefix {prefix}",
+            fix="use another Python",
+        )
+    return str(PREFIX / Path(interpreter).relative_to(prefix))
 
 
 def _compiled() -> int:

@@ -10,6 +10,7 @@ import builtins
 import operator
 import os
 import sys
+import threading
 
 import remote
 import wire
@@ -42,6 +43,9 @@ class Examiner(wire.Wire):
         self.used = set(task["names"])
         self.module = type(sys)("__main__")
         self.loading = True
+        self.lock = threading.RLock()  # the tests may have threads
+        self.broken, self.swallowed = None, None
+        self.types = {}
 
     # -- the run --------------------------------------------------------------------------------------------------
 
@@ -59,10 +63,17 @@ class Examiner(wire.Wire):
         try:
             exec(self.task["code"], names)
         except SystemExit as error:
-            if error.code not in (None, 0, False):
+            if hasattr(error, "_told") or error.code not in (None, 0, False):
                 raise
             ended = True
-        self.call_tests(names)
+        except wire.WireError:
+            pass  # told below, as one that the tests swallow is
+        if self.broken is None:
+            self.call_tests(names)
+        if self.broken is not None:
+            return self.judge(self.broken)
+        if self.swallowed is not None:
+            return "fail", self.line(self.swallowed), "the program swallowed this check"
         if missing := [line for number, line in self.task["required"] if number not in self.executed]:
             why = "the tests end" if ended else "the tests go on"
             return "error", missing[0], f"{why} without this check"
@@ -101,13 +112,18 @@ class Examiner(wire.Wire):
                 owner.setup_method()
             self.call_one(getattr(owner, name))
 
-    def judge(self, error):
-        """Verdict, line of the tests and reason for what the tests raised."""
+    def line(self, error):
+        """The last line of the tests that an exception went through, 0 for none."""
         line, trace = 0, error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == "<tests>":
                 line = trace.tb_lineno
             trace = trace.tb_next
+        return line
+
+    def judge(self, error):
+        """Verdict, line of the tests and reason for what the tests raised."""
+        line = self.line(error)
         told = getattr(error, "_told", None)
         if told is not None:
             name, number, text = told
@@ -132,9 +148,15 @@ class Examiner(wire.Wire):
 
     # -- asking the program ---------------------------------------------------------------------------------------
 
-    def ask(self, *words, keep=False):
-        """The program's answer. Raises what the program raised."""
-        answer = self.request(*words, keep=keep)
+    def ask(self, *words, keep=False, stop=False):
+        """The program's answer. Raises what the program raised; StopIteration only with `stop`, since the tests' own
+        loops would end on it."""
+        try:
+            with self.lock:
+                answer = self.request(*words, keep=keep)
+        except wire.WireError as error:
+            self.broken = self.broken or error
+            raise
         if answer[0] not in ("value", "raise") or len(answer) != {"value": 3, "raise": 7}[answer[0]]:
             raise wire.WireError("an answer of another shape")
         news = answer[-1]
@@ -146,7 +168,7 @@ class Examiner(wire.Wire):
         if answer[0] == "value":
             return answer[1]
         _, kind, arguments, text, number, value, _ = answer
-        raise mirror(kind, arguments, value, text, number)
+        raise mirror(kind, arguments, value, text, number, stop)
 
     # -- objects that cross ---------------------------------------------------------------------------------------
 
@@ -172,7 +194,7 @@ class Examiner(wire.Wire):
                 found = getattr(found, part, None)
             if found is value and module.partition(".")[0] in sys.stdlib_module_names:
                 return "n", (module, "", name)  # it has one of its own
-        if type(value).__module__ == "__main__":
+        if type(value).__module__ in ("__main__", "_io"):
             return "o", ()
         if callable(value):
             return "c", ()
@@ -191,7 +213,10 @@ class Examiner(wire.Wire):
             return RemoteClass(self, number, flags, kind)
         if "m" in flags:
             return remote.coroutine(self, Remote(self, number, flags, kind))
-        return (RemoteFunction if "c" in flags else Remote)(self, number, flags, kind)
+        key = (kind, flags, about)
+        if key not in self.types:
+            self.types[key] = remote.instance_type(flags, str(about[0]))
+        return self.types[key](self, number, flags, kind)
 
     def named(self, kind):
         """Whether the tests name the class with this handle."""
@@ -207,6 +232,8 @@ class Examiner(wire.Wire):
         try:
             return ("value", self.allowed(*words))
         except Exception as error:  # the program's call gets it
+            if isinstance(error, AssertionError) and not hasattr(error, "_told"):
+                self.swallowed = error
             return self.raised(error)
 
     def raised(self, error):

@@ -192,7 +192,8 @@ class Program(wire.Wire):
             flags += "m"
         elif isinstance(value, PLAIN_BASES):
             flags += "p"
-        flags += "c" if callable(value) else ""
+        flags += ("c" if callable(value) else "") + ("n" if hasattr(kind, "__next__") else "")
+        about = about or (str(kind.__name__),)
         writer.body += b"h"
         writer.number(self.handle(value))
         writer.text(b"", flags)

@@ -1,11 +1,11 @@
 """Objects of the program as the tests see them."""
 
+import os
 import sys
 
 import wire
 
 _CLASSES = {}  # mirrored exception classes, by themselves: (examiner, number)
-_ENDINGS = (SystemExit, KeyboardInterrupt, GeneratorExit)
 
 
 def number_of(value):
@@ -20,13 +20,14 @@ def number_of(value):
 class Remote:
     """An object of the program. Attributes that start with an underscore and one word are this side's own."""
 
-    __slots__ = ("_examiner", "_flags", "_kind", "_number")
+    __slots__ = ("_examiner", "_flags", "_kind", "_number", "_mixed")
 
     def __init__(self, examiner, number, flags, kind):
         object.__setattr__(self, "_examiner", examiner)
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_flags", flags)
         object.__setattr__(self, "_kind", kind)
+        object.__setattr__(self, "_mixed", False)
 
     def __getattr__(self, name):
         return self._examiner.ask("get", self, name, keep=True)
@@ -40,27 +41,23 @@ class Remote:
     def __eq__(self, other):
         return equal(self, other)
 
-    def __hash__(self):
-        return self._examiner.ask("operator", "hash", self)
-
     def __iter__(self):
-        iterator = self._examiner.ask("operator", "iter", self)
-        return iterate(self._examiner, iterator) if isinstance(iterator, Remote) else iter(iterator)
-
-    def __next__(self):
-        return self._examiner.ask("operator", "next", self)
+        return iter(self._examiner.ask("operator", "iter", self))
 
     def __contains__(self, value):
-        if self._examiner.named(self._kind):
-            return bool(self._examiner.ask("operator", "contains", self, value))
-        return any(item is value or item == value for item in self)
+        try:
+            items = iter(self)
+        except TypeError:
+            return contains(self, value)
+        return any(item is value or item == value for item in items)
 
     def __enter__(self):
         return self._examiner.ask("call", self.__getattr__("__enter__"), (), {})
 
     def __exit__(self, kind, error, trace):
         arguments = (None, None, None) if kind is None else (kind, error, None)
-        return self._examiner.ask("call", self.__getattr__("__exit__"), arguments, {})
+        done = self._examiner.ask("call", self.__getattr__("__exit__"), arguments, {})
+        return bool(done) and (hasattr(error, "_told") or not isinstance(error, AssertionError))
 
     def __copy__(self):
         return self._examiner.ask("copy", self, False)
@@ -84,10 +81,38 @@ class RemoteFunction(Remote):
         return self._examiner.ask("call", self, arguments, keywords)
 
 
+class RemoteIterator(Remote):
+    """One that can be iterated over once."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self._examiner.ask("operator", "next", self, stop=True)
+
+    def send(self, value):
+        """Of a generator."""
+        return self._examiner.ask("call", self.__getattr__("send"), (value,), {}, stop=True)
+
+    def throw(self, *error):
+        """Of a generator."""
+        return self._examiner.ask("call", self.__getattr__("throw"), error, {}, stop=True)
+
+
 class RemoteClass(RemoteFunction):
     """A class of the program."""
 
     __slots__ = ()
+
+    def __eq__(self, other):
+        if isinstance(other, type) and issubclass(other, Remote):
+            return any(kind is other and key[0] == self._number for key, kind in self._examiner.types.items())
+        return equal(self, other)
+
+    def __hash__(self):
+        return self._number
 
     def __instancecheck__(self, value):
         return number_of(value) is not None and bool(self._examiner.ask("operator", "isinstance", value, self))
@@ -96,13 +121,22 @@ class RemoteClass(RemoteFunction):
         return number_of(value) is not None and bool(self._examiner.ask("operator", "issubclass", value, self))
 
 
-def iterate(examiner, iterator):
-    """The values of an iterator of the program."""
-    while True:
-        try:
-            yield examiner.ask("operator", "next", iterator)
-        except StopIteration:
-            return
+def instance_type(flags, name):
+    """The type of the instances of one class of the program."""
+    bases = (RemoteFunction,) * ("c" in flags) + (RemoteIterator,) * ("n" in flags) or (Remote,)
+    return type(name, bases, {"__slots__": (), "__module__": "program"})
+
+
+def contains(owner, value):
+    """What an object of the program that can't be iterated over says, unless it says so of anything."""
+    if not owner._examiner.named(owner._kind):
+        raise TypeError("an object of the program can't be searched")
+    asked = owner._examiner.ask("operator", "contains", owner, value)
+    chance = int.from_bytes(os.urandom(7), "little")
+    other = f"{chance:x}" if isinstance(value, str) else chance
+    if asked and owner._examiner.ask("operator", "contains", owner, other):
+        raise TypeError("an object of the program says that it contains anything")
+    return bool(asked)
 
 
 async def coroutine(examiner, owner):
@@ -140,7 +174,7 @@ def mirror_class(examiner, number, about):
         if isinstance(found, type) and issubclass(found, Exception):
             return found
     parents = tuple(wire.BUILTIN_TYPES.get(base, Exception) if isinstance(base, str) else base for base in bases)
-    parents = tuple(Exception if base in (BaseException, *_ENDINGS) else base for base in parents) or (Exception,)
+    parents = tuple(Exception if base is BaseException else base for base in parents) or (Exception,)
     body = {
         "__init__": lambda self, *arguments, **keywords: None,
         "__new__": lambda kind, *arguments, **keywords: new_exception(examiner, kind, arguments, keywords),
@@ -170,12 +204,12 @@ def attribute(examiner, error, name):
     return examiner.ask("get", error, name, keep=True)
 
 
-def mirror(kind, arguments, value, text, number):
+def mirror(kind, arguments, value, text, number, stop):
     """An exception of the program, to be raised here."""
     if not (isinstance(kind, type) and issubclass(kind, BaseException) and type(arguments) is tuple):
         raise wire.WireError("an exception that is none")
     name = kind.__name__
-    if issubclass(kind, _ENDINGS):
+    if issubclass(kind, GeneratorExit | StopAsyncIteration) or (issubclass(kind, StopIteration) and not stop):
         kind = RuntimeError
     if kind in _CLASSES:
         error = BaseException.__new__(kind)
@@ -190,34 +224,47 @@ def mirror(kind, arguments, value, text, number):
     return error
 
 
-def _forward(name, *, mixed):
-    """An operator. With `mixed` the other operand may be a value of the tests only where they name the class."""
+def _unary(name, *, number=False):
+    """A conversion or an operator of one operand; `number` says that it can turn what `mixed` gave into a number."""
 
     def operator(self, *operands):
-        foreign = any(number_of(operand) is None for operand in operands)
-        if mixed and foreign and not self._examiner.named(self._kind):
-            return NotImplemented
+        if number and self._mixed:
+            return NotImplemented if operands else _refuse(name)
         return self._examiner.ask("operator", name, self, *operands)
 
     return operator
 
 
-def _forward_reflected(name):
-    def operator(self, operand):
-        if not self._examiner.named(self._kind):
+def _refuse(name):
+    raise TypeError(f"{name} of what an object of the program made of a value of the tests")
+
+
+def _binary(name, *, reflected=False):
+    """An operator of two operands: between two objects of the program, or where the tests name the class and an
+    object of the program comes of it. Anything else could be judged leniently by the program: `result - 3` as 0."""
+
+    def operator(self, other):
+        foreign = number_of(other) is None
+        if foreign and not self._examiner.named(self._kind):
             return NotImplemented
-        return self._examiner.ask("operator", name, operand, self)
+        result = self._examiner.ask("operator", name, *((other, self) if reflected else (self, other)))
+        if not (foreign or self._mixed):
+            return result
+        if not isinstance(result, Remote):
+            return NotImplemented
+        object.__setattr__(result, "_mixed", True)
+        return result
 
     return operator
 
 
-for _name in "len str repr bool int float complex index neg pos abs invert round reversed bytes format".split():
-    setattr(Remote, f"__{_name}__", _forward(_name, mixed=False))
-for _name in "getitem setitem delitem".split():
-    setattr(Remote, f"__{_name}__", _forward(_name, mixed=False))
+for _name in "len str repr reversed bytes format getitem setitem delitem hash".split():
+    setattr(Remote, f"__{_name}__", _unary(_name))
+for _name in "bool int float complex index neg pos abs invert round".split():
+    setattr(Remote, f"__{_name}__", _unary(_name, number=True))
 for _name in "add sub mul truediv floordiv mod pow lshift rshift matmul and or xor divmod".split():
     _word = f"{_name}_" if _name in ("and", "or") else _name
-    setattr(Remote, f"__{_name}__", _forward(_word, mixed=True))
-    setattr(Remote, f"__r{_name}__", _forward_reflected(_word))
+    setattr(Remote, f"__{_name}__", _binary(_word))
+    setattr(Remote, f"__r{_name}__", _binary(_word, reflected=True))
 for _name in "iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor lt le gt ge".split():
-    setattr(Remote, f"__{_name}__", _forward(_name, mixed=True))
+    setattr(Remote, f"__{_name}__", _binary(_name))

@@ -2,7 +2,7 @@
 
 It is read from a file descriptor by `python -c`, together with the other files here, so that a sandbox needs nothing
 of the package on its disk. Arguments: role, and the descriptors of job, report and the two pipes to the other sandbox
-(-1: none), and whether orphans are to be adopted here, as the first process of a namespace does anyway. The job comes when there is one: until then the sandbox stands ready.
+(-1: none), folders of libraries, and whether orphans are to be adopted here, as the first process of a namespace does anyway. The job comes when there is one: until then the sandbox stands ready.
 """
 
 import marshal
@@ -15,7 +15,8 @@ def main(modules):
     """`modules` holds the code of the files here by name."""
     role = sys.argv[1]
     job, report, reading, writing = map(int, sys.argv[2:6])
-    if sys.argv[6] == "adopt":
+    sys.path += sys.argv[6].split(":")
+    if sys.argv[7] == "adopt":
         import ctypes
 
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER

@@ -41,6 +41,12 @@ STANDARD = {
     "slice": ("builtins", lambda v: (v.start, v.stop, v.step)),
     "complex": ("builtins", lambda v: (v.real, v.imag)),
 }
+VIEWS = {
+    "dict_keys": lambda items: dict.fromkeys(items).keys(),
+    "dict_values": lambda items: dict(enumerate(items)).values(),
+    "dict_items": lambda items: dict(items).items(),
+}
+_VIEW_TYPES = (type({}.keys()), type({}.values()), type({}.items()))
 BUILTIN_TYPES = {
     kind.__name__: kind
     for kind in vars(sys.modules["builtins"]).values()
@@ -53,8 +59,9 @@ _NUMPY_KINDS = "biufcU"
 _TEXT = "surrogatepass"  # a program may hold texts that no encoding knows
 
 
-class WireError(Exception):
-    """The other side sent what is no message, or is gone."""
+class WireError(BaseException):
+    """The other side sent what is no message, or is gone: nothing that the tests could take for an exception of the
+    program."""
 
 
 class Ended(WireError):
@@ -100,6 +107,9 @@ class Writer:
         elif kind.__name__ in STANDARD and is_standard(value):
             self.text(b"x", kind.__name__)
             self.items(b"t", STANDARD[kind.__name__][1](value))
+        elif kind in _VIEW_TYPES:
+            self.text(b"v", kind.__name__)
+            self.items(b"t", list(value))
         elif kind.__module__ == "numpy" and self.numpy(value):
             pass
         else:
@@ -137,7 +147,7 @@ class Writer:
     def content(self, value):
         """The items of a container."""
         if isinstance(value, dict):
-            self.items(b"t", [part for pair in dict.items(value) for part in pair])
+            self.items(b"t", [part for pair in value.items() for part in pair])
         elif isinstance(value, bytearray):
             self.text(b"b", bytes(value))
         else:
@@ -227,7 +237,7 @@ class Reader:
         elif isinstance(container, dict):
             container.clear()
             for key, value in zip(content[::2], content[1::2], strict=True):
-                dict.__setitem__(container, key, value)
+                container[key] = value
         else:
             container.clear()
             (container.update if isinstance(container, set) else container.extend)(content)
@@ -267,6 +277,7 @@ class Reader:
         b"D": lambda self: self.packed("d"),
         b"o": lambda self: BUILTIN_TYPES[self.text()],
         b"x": standard,
+        b"v": lambda self: VIEWS[self.text()](self.value()),
         b"a": array,
         b"h": lambda self: self.wire.read_object(self),
         b"H": lambda self: self.wire.own(self.number()),
@@ -411,7 +422,7 @@ def is_standard(value):
 def shallow(container):
     """A copy to compare with later."""
     if isinstance(container, dict):
-        return list(dict.items(container))
+        return list(container.items())
     return bytes(container) if isinstance(container, bytearray) else list(container)
 
 
