@@ -8,26 +8,23 @@ understood on one side is equal to nothing but itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from fractions import Fraction
-
-from groupwise.rewards.math import evaluating
+from groupwise.rewards.math.comparing_values import Values
+from groupwise.rewards.math.equality import proportional
 from groupwise.rewards.math.names import Contradiction, as_members, plain_value, renamed_argument, split_name
-from groupwise.rewards.math.policy import Policy
-from groupwise.rewards.math.quantities import Quantity, agree, letters_that_are_units, quantity
 from groupwise.rewards.math.regions import NoRegion, region, same_region
 from groupwise.rewards.math.structure import same_structure
-from groupwise.rewards.math.tree import Node, add, has, mul, neg, num, over, sym, variables, walk
+from groupwise.rewards.math.tree import Node, add, has, neg, num, variables
 
 MOST_MEMBERS = 300
 """Of lists whose members are compared each with each."""
 
 
-class Comparison:
-    """Compares under one policy; `notes` names the policies that decided."""
+_COLLECTIONS = {"list", "set", "such", "empty"}
+_REGIONS = {"union", "both", "without", "reals", "relation", "such"}
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy, self.notes = policy, set[str]()
+
+class Comparison(Values):
+    """Compares under one policy; `notes` names the policies that decided."""
 
     def same(self, gold: Node, answer: Node) -> bool:
         """See the module's docstring."""
@@ -38,28 +35,23 @@ class Comparison:
         gold, answer = _unnamed(gold), _unnamed(answer)
         gold, answer = _assignments(gold, answer), _assignments(answer, gold)
         heads = {gold.head, answer.head}
-        if heads & {"relation"} and (decided := self._relations(gold, answer)) is not None:
+        if "relation" in heads and (decided := self._relations(gold, answer)) is not None:
             return decided
         if "time" in heads:
-            return self._times(gold, answer)
-        if heads & {"words"}:
-            return False
-        if self._is_region(gold) or self._is_region(answer):
-            if (decided := self._regions(gold, answer)) is not None:
-                return decided
+            return self.times(gold, answer)
+        if (_is_region(gold) or _is_region(answer)) and (decided := self._regions(gold, answer)) is not None:
+            return decided
         if "ratio" in heads:
-            return self._ratios(gold, answer)
-        if heads & {"matrix"}:
+            return self.ratios(gold, answer)
+        if "matrix" in heads:
             return self._matrices(gold, answer)
-        if has(gold, "pm") or has(answer, "pm") or heads & {"list", "set", "such", "empty"}:
+        if has(gold, "pm") or has(answer, "pm") or heads & _COLLECTIONS:
             return self._collections(gold, answer)
         if "bracket" in heads:
             return self._brackets(gold, answer)
         if "base" in heads:
-            return self._bases(gold, answer)
-        return self._quantities(gold, answer)
-
-    # Relations
+            return self.bases(gold, answer)
+        return self.quantities(gold, answer)
 
     def _relations(self, gold: Node, answer: Node) -> bool | None:
         """None where what stands beside a name is to be compared instead, as a value or as a region."""
@@ -77,7 +69,7 @@ class Comparison:
             sides = [add(node.args[0], neg(node.args[-1])) for node in (gold, answer)]
             if any(has(side, "bracket", "list", "set", "matrix", "inf", "dots", "unit") for side in sides):
                 return same_structure(gold, answer)
-            return evaluating.proportional(*sides) is True or same_structure(gold, answer)
+            return proportional(*sides) is True or same_structure(gold, answer)
         if named_gold and answer.head != "relation":
             return self.same(named_gold[1], answer)
         if named_answer and gold.head != "relation":
@@ -115,7 +107,7 @@ class Comparison:
                 (
                     pair
                     for pair in theirs
-                    if pair[1] == sign and evaluating.proportional(difference, pair[0], positive=sign[0] == ">")
+                    if pair[1] == sign and proportional(difference, pair[0], positive=sign[0] == ">")
                 ),
                 None,
             )
@@ -123,13 +115,6 @@ class Comparison:
                 return same_structure(gold, answer)
             theirs.remove(found)
         return True
-
-    # Regions
-
-    def _is_region(self, node: Node) -> bool:
-        return node.head in ("union", "both", "without", "reals", "relation", "such") or node.head == "bracket" and node.name not in ("()", "[]") or (
-            node.head == "bracket" and has(node, "inf") or node.head == "list" and all(arg.head == "relation" and set(arg.name.split()) - {"="} for arg in node.args)
-        )  # fmt: skip
 
     def _regions(self, gold: Node, answer: Node) -> bool | None:
         try:
@@ -153,8 +138,6 @@ class Comparison:
         ):
             return False
         return same_region(one, other)
-
-    # Members
 
     def _collections(self, gold: Node, answer: Node) -> bool:
         if "empty" in (gold.head, answer.head):
@@ -262,200 +245,24 @@ class Comparison:
         rows = [Node("row", tuple(num(int(row == column)) for column in range(size))) for row in range(size)]
         return Node("matrix", tuple(rows))
 
-    # Numbers in other forms
-
-    def _times(self, gold: Node, answer: Node) -> bool:
-        if gold.head == answer.head:
-            if gold.name != answer.name and "" not in (gold.name, answer.name):
-                return False
-            return gold.number == answer.number
-        time, other = (gold, answer) if gold.head == "time" else (answer, gold)
-        if other.head != "ratio" or len(other.args) != 2 or time.number is None:
-            return False
-        parts = [evaluating.exact(arg) for arg in other.args]
-        return parts == [Fraction(time.number // 60), Fraction(time.number % 60)]
-
-    def _ratios(self, gold: Node, answer: Node) -> bool:
-        if gold.head == answer.head:
-            ours, theirs = gold.args, answer.args
-            if len(ours) != len(theirs):
-                return False
-            if all(map(self.same, ours, theirs)):
-                return True
-            if _is_clock(gold) and _is_clock(answer):
-                return False
-            crossed = [(mul(a, theirs[0]), mul(ours[0], b)) for a, b in zip(ours, theirs, strict=True)]
-            return self._form(
-                "forms: a ratio with a common factor", all(evaluating.equal(a, b) is True for a, b in crossed[1:])
-            )
-        ratio, other = (gold, answer) if gold.head == "ratio" else (answer, gold)
-        if len(ratio.args) != 2 or has(other, "unit", "list", "set", "bracket"):
-            return False
-        return self._form("forms: a ratio as a fraction", evaluating.equal(over(*ratio.args), other) is True)
-
-    def _form(self, note: str, same: bool) -> bool:
-        if same and self.policy.forms:
-            self.notes.add(note)
-        return same and self.policy.forms
-
-    def _bases(self, gold: Node, answer: Node) -> bool:
-        if gold.head == answer.head:
-            return gold.number == answer.number and gold.name.lstrip("0") == answer.name.lstrip("0")
-        numeral, other = (gold, answer) if gold.head == "base" else (answer, gold)
-        if numeral.number == 10:
-            return self._quantities(gold, answer)
-        if self.policy.base == "required" or other.head != "num" or gold.head != "base":
-            return False
-        self.notes.add("base: optional")
-        return other.name.lstrip("0") == numeral.name.lstrip("0")
-
-    # Quantities
-
-    def _quantities(self, gold: Node, answer: Node) -> bool:
-        ours = quantity(gold, letters_that_are_units(gold, answer))
-        theirs = quantity(answer, letters_that_are_units(answer, gold))
-        if self.policy.units != "ignore" and not agree(ours.kinds, theirs.kinds):
-            return self._turned(ours, theirs)
-        shares = ["share" in one.kinds for one in (ours, theirs)]
-        if shares[0] != shares[1]:
-            return self._percent(*((ours, theirs) if shares[0] else (theirs, ours)))
-        if ours.kinds and theirs.kinds and ours.size != theirs.size and self.policy.units != "ignore":
-            if self.policy.units == "same" or not set(ours.kinds) & set(theirs.kinds):
-                return False
-            self.notes.add("units: convert")
-            return self._equal(mul(ours.value, num(ours.size)), mul(theirs.value, num(theirs.size)))
-        if bool(ours.kinds) != bool(theirs.kinds) and self._turned(ours, theirs):
-            return True
-        return self._equal(ours.value, theirs.value)
-
-    def _turned(self, ours: Quantity, theirs: Quantity) -> bool:
-        """90 degrees against pi/2."""
-        if "angle" not in ours.kinds:
-            ours, theirs = theirs, ours
-        if (
-            set(ours.kinds) != {"angle"}
-            or set(theirs.kinds) - {"radian"}
-            or not has_pi(theirs.value)
-            and not theirs.kinds
-            or not self.policy.forms
-        ):
-            return False
-        radians = mul(ours.value, num(ours.size / 180), sym("pi"))
-        return self._form("forms: degrees and radians", evaluating.equal(radians, theirs.value) is True)
-
-    def _percent(self, share: Quantity, other: Quantity) -> bool:
-        policy = self.policy.percent
-        if other.kinds and self.policy.units != "ignore" or policy == "strict":
-            return False
-        if policy in ("either", "bare") and self._equal(share.value, other.value):
-            self.notes.add(f"percent: {policy}")
-            return True
-        if policy in ("either", "value") and self._equal(mul(share.value, num(Fraction(1, 100))), other.value):
-            self.notes.add(f"percent: {policy}")
-            return True
-        return False
-
-    def _equal(self, left: Node, right: Node) -> bool:
-        if has(left, "inf") or has(right, "inf"):
-            return _infinity(left) is not None and _infinity(left) == _infinity(right)
-        if self._same_values(left, right):
-            return True
-        in_tens = [_with_base_ten(side) for side in (left, right)]  # "log" may mean either
-        return in_tens != [left, right] and self._same_values(*in_tens)
-
-    def _same_values(self, left: Node, right: Node) -> bool:
-        decided = evaluating.equal(left, right)
-        if decided is None:
-            return not _undefined(left) and same_structure(left, right)
-        return decided or self._rounded(left, right) or self._rounded(right, left)
-
-    def _rounded(self, decimal: Node, other: Node) -> bool:
-        """Whether `decimal` is written with enough digits, and is `other` in all of them."""
-        whole, point, decimals = decimal.name.lstrip("-").partition(".")
-        if decimal.head != "num" or not point or not decimals.isdigit() or variables(other):
-            return False
-        if len((whole + decimals).lstrip("0")) < self.policy.digits:
-            return False
-        value = evaluating.exact(other)
-        if value is not None and (value * 10 ** len(decimals)).denominator == 1:
-            return False  # it could have been written exactly
-        apart = add(mul(add(decimal, neg(other)), num(10 ** len(decimals))))
-        size = evaluating.number_of(apart)
-        if size is None or abs(size) > 1:
-            return False
-        self.notes.add(f"digits: {self.policy.digits}")
-        return True
-
 
 def _unnamed(node: Node) -> Node:
     """P(4, -9) as the tuple."""
-    if (
-        node.head == "mul"
-        and len(node.args) == 2
-        and node.args[0].head == "sym"
-        and node.args[0].name.isupper()
-        and node.args[1].head == "bracket"
-    ):
-        return node.args[1]
+    if node.head == "mul" and len(node.args) == 2 and node.args[1].head == "bracket":
+        name = node.args[0]
+        return node.args[1] if name.head == "sym" and name.name.isupper() else node
     return node
 
 
 def _assignments(node: Node, other: Node) -> Node:
     """(a, b) = (1, 5), beside a list of assignments, as a = 1, b = 5."""
     pair = split_name(node)
-    if (
-        pair is None
-        or other.head != "list"
-        or pair[0].head != "bracket"
-        or pair[1].head != "bracket"
-        or len(pair[0].args) != len(pair[1].args)
-    ):
+    if pair is None or other.head != "list" or not all(arg.head == "relation" for arg in other.args):
         return node
-    if not all(arg.head == "relation" for arg in other.args):
+    name, value = pair
+    if name.head != "bracket" or value.head != "bracket" or len(name.args) != len(value.args):
         return node
-    return Node("list", tuple(Node("relation", both, "=") for both in zip(pair[0].args, pair[1].args, strict=True)))
-
-
-def _is_clock(ratio: Node) -> bool:
-    """Whether it could be a time of the day: 9:30."""
-    values = [arg.number if arg.head == "num" else None for arg in ratio.args]
-    return (
-        len(values) == 2 and None not in values and len(ratio.args[1].name) == 2 and values[0] < 25 and values[1] < 60
-    )  # type: ignore[operator]
-
-
-def _with_base_ten(node: Node) -> Node:
-    """Logarithms without a base to base ten."""
-    args = tuple(_with_base_ten(arg) for arg in node.args)
-    if node.head == "call" and node.name == "log" and len(args) == 1:
-        args = (*args, num(10, "10"))
-    return replace(node, args=args) if args != node.args else node
-
-
-def has_pi(node: Node) -> bool:
-    """Whether pi stands in it."""
-    return any(part.head == "sym" and part.name == "pi" for part in walk(node))
-
-
-def _undefined(node: Node) -> bool:
-    """Whether a constant has no value, rather than one too large: 0/0 isn't even itself."""
-    try:
-        evaluating.Evaluator(200, {name: Fraction(7, 5) for name in variables(node)}).value(node)
-    except evaluating.Undefined:
-        return not has(node, "dots", "unit")
-    except evaluating.TooLarge:
-        return False
-    return False
-
-
-def _infinity(node: Node) -> int | None:
-    """1 or -1 for plus or minus infinity."""
-    if node.head == "inf":
-        return 1
-    if node.head == "mul" and node.args[-1].head == "inf":
-        factor = evaluating.number_of(mul(*node.args[:-1]))
-        return None if not factor else 1 if factor > 0 else -1
-    return None
+    return Node("list", tuple(Node("relation", both, "=") for both in zip(name.args, value.args, strict=True)))
 
 
 def _links(node: Node) -> list[tuple[Node, str]]:
@@ -470,3 +277,10 @@ def _links(node: Node) -> list[tuple[Node, str]]:
 
 def _operands(node: Node) -> list[Node]:
     return [inner for arg in node.args for inner in (_operands(arg) if arg.head == node.head else [arg])]
+
+
+def _is_region(node: Node) -> bool:
+    """Whether it can only be a set of real numbers, unlike (1, 2)."""
+    if node.head == "list":
+        return all(arg.head == "relation" and set(arg.name.split()) - {"="} for arg in node.args)
+    return node.head in _REGIONS or node.head == "bracket" and (node.name not in ("()", "[]") or has(node, "inf"))

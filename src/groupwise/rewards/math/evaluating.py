@@ -1,100 +1,26 @@
 """The value of a tree at given values of its variables, bounded: no expression makes it slow or large.
 
-What is rational stays an exact fraction. The rest is computed by mpmath with as many bits as the numbers met call
-for, so that two values are told apart however near they are: two different numbers of the sizes that were met can't
-agree in all of those bits. How large a power, a factorial or a binomial would be is estimated before it is computed.
-
-    equal(a, b)       True, False, or None: too large, or nothing that has a value
-
-Variables take several values, drawn once, both positive and negative. Only points at which both sides are real count,
-unless no point is such a one: sqrt(1/n) equals 1/sqrt(n), but sqrt(x^2) isn't x.
+What is rational stays an exact fraction; the rest is computed by mpmath. How large a power, a factorial or a binomial
+would be is estimated before it is computed.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from groupwise.rewards.math.tree import Node, variables, walk
-
-EXACT_BITS = 200_000
-"""The largest fraction that is computed exactly."""
-LARGEST_LOG = 2**50
-"""Of a number that is computed at all: the absolute value of its binary logarithm."""
-MOST_BITS = 12_000
-"""Of precision."""
-MOST_TERMS = 2_000
-"""Of a sum or product that is written out."""
-MOST_WORK = 50_000
-"""Nodes that one evaluation may visit, terms of sums included."""
-POINTS = 6
+from groupwise.rewards.math.bounds import EXACT_BITS, LARGEST_LOG, MOST_WORK, TooLarge, Undefined
+from groupwise.rewards.math.functions import apply
+from groupwise.rewards.math.tree import Node
 
 _ANGLES = {"degree": 180, "degrees": 180, "deg": 180, "arcmin": 180 * 60, "arcsec": 180 * 3600}
+"""What half a turn has of them."""
 
 Value = Any
 """A Fraction, or a number of mpmath."""
-
-
-class TooLarge(Exception):
-    """It would take too long, or too much memory."""
-
-
-class Undefined(Exception):
-    """It has no value: a division by zero, a logarithm of zero, an unknown function."""
-
-
-def equal(left: Node, right: Node) -> bool | None:
-    """Whether both have the same value, wherever both are defined. None where that can't be decided."""
-    if left.head == right.head == "num":
-        return left.number == right.number
-    names = variables(left, right)
-    real, other = 0, 0
-    for point in _points(names, _of_whole_numbers(left, right)):
-        try:
-            same, is_real = _same_at(left, right, point)
-        except Undefined:
-            continue
-        except TooLarge:
-            return None
-        if not is_real and names and not _has_symbol(left, right, "i"):
-            other += 1 if same else -POINTS
-        elif not same:
-            return False
-        else:
-            real += 1
-    if real:
-        return True
-    return None if other == 0 else other > 0
-
-
-def proportional(left: Node, right: Node, *, positive: bool = False) -> bool | None:
-    """Whether left = c * right with one constant c other than zero (with `positive`, above zero)."""
-    names = variables(left, right)
-    first: Value = None
-    seen = 0
-    for point in _points(names, _of_whole_numbers(left, right)):
-        try:
-            bits = _bits_needed(left, right, point)
-            one = Evaluator(bits, point)
-            a, b = one.value(left), one.value(right)
-        except Undefined:
-            continue
-        except TooLarge:
-            return None
-        if not one.real(a) or not one.real(b) or one.is_zero(a) and one.is_zero(b):
-            continue
-        if one.is_zero(a) or one.is_zero(b):
-            return False
-        ratio = one.divide(a, b)
-        first = ratio if first is None else first
-        if positive and ratio < 0 or not one.is_zero(one.subtract(first, ratio)):
-            return False
-        seen += 1
-    return True if seen >= 2 or seen and not names else None
 
 
 def number_of(node: Node) -> Fraction | float | None:
@@ -113,64 +39,6 @@ def exact(node: Node) -> Fraction | None:
     """The value where it is a rational number that can be computed exactly."""
     value = number_of(node)
     return value if isinstance(value, Fraction) else None
-
-
-def _has_symbol(left: Node, right: Node, name: str) -> bool:
-    """Whether a symbol is in either."""
-    return any(part.head == "sym" and part.name == name for node in (left, right) for part in walk(node))
-
-
-def _of_whole_numbers(left: Node, right: Node) -> bool:
-    """Whether variables are best taken as whole: there are powers of negative numbers, floors or remainders."""
-    for node in (left, right):
-        for part in walk(node):
-            if part.head == "mod" or part.head == "call" and part.name in ("floor", "ceil", "gcd", "lcm", "binom"):
-                return True
-            if part.head == "pow" and variables(part.args[1]) and not variables(part.args[0]):
-                base = number_of(part.args[0])
-                if base is not None and base < 0:
-                    return True
-    return False
-
-
-def _points(names: list[str], whole: bool) -> list[dict[str, Fraction]]:
-    if not names:
-        return [{}]
-    draw = random.Random(20240229)
-    points = []
-    for number in range(POINTS):
-        sign = (1, 1, -1, 1, -1, -1)[number] if not whole else 1
-        points.append(
-            {
-                name: sign * (Fraction(draw.randrange(2, 30)) if whole else Fraction(draw.randrange(300, 3000), 1009))
-                for name in names
-            }
-        )
-        if number in (3, 5) and not whole:  # mixed signs
-            points[-1] = {name: value * (-1) ** place for place, (name, value) in enumerate(points[-1].items())}
-    return points
-
-
-def _same_at(left: Node, right: Node, point: Mapping[str, Fraction]) -> tuple[bool, bool]:
-    """Whether both values are the same at a point, and whether they are real."""
-    evaluator = Evaluator(200, point)
-    a, b = evaluator.value(left), evaluator.value(right)
-    is_real = evaluator.real(a) and evaluator.real(b)
-    if isinstance(a, Fraction) and isinstance(b, Fraction):
-        return a == b, True
-    if not evaluator.is_zero(evaluator.subtract(a, b)):
-        return False, is_real
-    evaluator = Evaluator(_bits_needed(left, right, point), point)
-    return evaluator.is_zero(evaluator.subtract(evaluator.value(left), evaluator.value(right))), is_real
-
-
-def _bits_needed(left: Node, right: Node, point: Mapping[str, Fraction]) -> int:
-    evaluator = Evaluator(200, point)
-    evaluator.value(left), evaluator.value(right)
-    bits = 400 + 4 * evaluator.reach
-    if bits > MOST_BITS:
-        raise TooLarge
-    return bits
 
 
 class Evaluator:
@@ -247,11 +115,11 @@ class Evaluator:
         if head == "sym":
             return self._symbol(node.name)
         if head == "add":
-            return self._add([self.value(arg) for arg in node.args])
+            return self.add([self.value(arg) for arg in node.args])
         if head == "mul":
-            return self._multiply([self.value(arg) for arg in node.args])
+            return self.multiply([self.value(arg) for arg in node.args])
         if head == "pow":
-            return self._power(self.value(node.args[0]), self.value(node.args[1]))
+            return self.power(self.value(node.args[0]), self.value(node.args[1]))
         if head == "mod":
             return self._remainder(*node.args)
         if head == "base":
@@ -261,7 +129,7 @@ class Evaluator:
         if head == "det":
             return self._determinant(node)
         if head == "call":
-            return self._call(node)
+            return apply(self, node)
         if head == "unit" and node.name in _ANGLES:  # within a function; elsewhere it is taken off before
             return self.mp.pi / _ANGLES[node.name]
         raise Undefined
@@ -274,13 +142,13 @@ class Evaluator:
             raise Undefined
         return +constant
 
-    def _add(self, terms: list[Value]) -> Value:
+    def add(self, terms: list[Value]) -> Value:
         if all(isinstance(term, Fraction) for term in terms):
             self._fits(sum(term.denominator.bit_length() for term in terms))
             return sum(terms, Fraction(0))
         return self.mp.fsum(self.inexact(term) for term in terms)
 
-    def _multiply(self, factors: list[Value]) -> Value:
+    def multiply(self, factors: list[Value]) -> Value:
         if all(isinstance(factor, Fraction) for factor in factors):
             self._fits(sum(max(f.numerator.bit_length(), f.denominator.bit_length()) for f in factors))
             return math.prod(factors, start=Fraction(1))
@@ -290,7 +158,7 @@ class Evaluator:
         if bits > 4 * EXACT_BITS:
             raise TooLarge
 
-    def _power(self, base: Value, exponent: Value) -> Value:
+    def power(self, base: Value, exponent: Value) -> Value:
         if isinstance(base, Fraction) and isinstance(exponent, Fraction):
             if base == 0 and exponent <= 0:
                 if exponent == 0:
@@ -311,10 +179,10 @@ class Evaluator:
             if self.mp.re(exponent) > 0:
                 return self.mp.mpf(0)
             raise Undefined
-        self._bounded(abs(exponent) * max(1, abs(self.mp.log(abs(base), 2))))
+        self.bounded(abs(exponent) * max(1, abs(self.mp.log(abs(base), 2))))
         return self.mp.power(base, exponent)
 
-    def _bounded(self, logarithm: Value) -> None:
+    def bounded(self, logarithm: Value) -> None:
         """Raise `TooLarge` for a number whose binary logarithm is out of bounds."""
         if logarithm > LARGEST_LOG:
             raise TooLarge
@@ -342,11 +210,6 @@ class Evaluator:
         if all(isinstance(entry, Fraction) for row in rows for entry in row):
             return _exact_determinant(rows)
         return self.mp.det(matrix)
-
-    def _call(self, node: Node) -> Value:
-        from groupwise.rewards.math.functions import apply
-
-        return apply(self, node)
 
 
 def _is_complex(value: Value) -> bool:

@@ -7,48 +7,19 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from groupwise.rewards.math import evaluating
-from groupwise.rewards.math.tree import Node
+from groupwise.rewards.math.bounds import LARGEST_ANGLE, MOST_TERMS, TooLarge, Undefined
+from groupwise.rewards.math.tree import Node, names, num, sym
 
 if TYPE_CHECKING:
     from groupwise.rewards.math.evaluating import Evaluator
 
-LARGEST_ANGLE = 4000
-"""The binary logarithm of an argument of a trigonometric function or an exponential."""
 _NAMES = {
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arctan": "atan",
-    "arccot": "acot",
-    "arcsec": "asec",
-    "arccsc": "acsc",
-    "cbrt": "cbrt",
-    "Re": "re",
-    "Im": "im",
-    "arg": "arg",
+    **{"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arcsec": "asec", "arccsc": "acsc"},
+    **{"Re": "re", "Im": "im"},
 }
-_DIRECT = {
-    "sin",
-    "cos",
-    "tan",
-    "cot",
-    "sec",
-    "csc",
-    "sinh",
-    "cosh",
-    "tanh",
-    "coth",
-    "asin",
-    "acos",
-    "atan",
-    "acot",
-    "asec",
-    "acsc",
-    "cbrt",
-    "re",
-    "im",
-    "arg",
-}
+"""What mpmath calls them, where that differs."""
+_DIRECT = names("sin cos tan cot sec csc sinh cosh tanh coth asin acos atan acot asec acsc cbrt re im arg")
+"""Functions that mpmath computes."""
 
 
 def apply(evaluator: Evaluator, node: Node) -> Any:
@@ -56,13 +27,10 @@ def apply(evaluator: Evaluator, node: Node) -> Any:
     name = node.name
     if name in ("sum", "prod"):
         return _big(evaluator, node)
-    if name in ("exp", "sqrt"):
-        base, exponent = (
-            (Node("sym", name="e"), node.args[0])
-            if name == "exp"
-            else (node.args[0], Node("num", number=Fraction(1, 2)))
-        )
-        return evaluator._power(evaluator.value(base), evaluator.value(exponent))
+    if name == "exp":
+        return evaluator.power(evaluator.value(sym("e")), evaluator.value(node.args[0]))
+    if name == "sqrt":
+        return evaluator.power(evaluator.value(node.args[0]), evaluator.value(num(Fraction(1, 2))))
     args = [evaluator.value(arg) for arg in node.args]
     handler = _HANDLERS.get(name)
     try:
@@ -70,34 +38,34 @@ def apply(evaluator: Evaluator, node: Node) -> Any:
             return handler(evaluator, *args)
         name = _NAMES.get(name, name)
         if name not in _DIRECT or len(args) != 1:
-            raise evaluating.Undefined
+            raise Undefined
         value = evaluator.inexact(args[0])
         if abs(evaluator.mp.mag(value) if value else 0) > LARGEST_ANGLE:
-            raise evaluating.TooLarge
+            raise TooLarge
         return getattr(evaluator.mp, name)(value)
     except (ZeroDivisionError, ValueError, TypeError, OverflowError):  # a pole, or the wrong number of arguments
-        raise evaluating.Undefined from None
+        raise Undefined from None
 
 
 def _big(evaluator: Evaluator, node: Node) -> Any:
     body, variable, low, high = node.args
     start, stop = evaluator.value(low), evaluator.value(high)
     if not all(isinstance(end, Fraction) and end.denominator == 1 for end in (start, stop)):
-        raise evaluating.Undefined
-    if stop - start > evaluating.MOST_TERMS:
-        raise evaluating.TooLarge
+        raise Undefined
+    if stop - start > MOST_TERMS:
+        raise TooLarge
     outer = evaluator.point
     terms = []
     for value in range(int(start), int(stop) + 1):
         evaluator.point = {**outer, variable.name: Fraction(value)}
         terms.append(evaluator.value(body))
     evaluator.point = outer
-    return evaluator._add(terms) if node.name == "sum" else evaluator._multiply(terms)
+    return evaluator.add(terms) if node.name == "sum" else evaluator.multiply(terms)
 
 
 def _log(evaluator: Evaluator, value: Any, base: Any = None) -> Any:
     if value == 0 or base is not None and base in (0, 1):
-        raise evaluating.Undefined
+        raise Undefined
     if isinstance(value, Fraction) and isinstance(base, Fraction) and value > 0 and base > 1:
         guess = Fraction(round(math.log(value) / math.log(base)))
         if abs(guess) < 10_000 and base**guess.numerator == value:
@@ -113,11 +81,11 @@ def _log_ten(evaluator: Evaluator, value: Any) -> Any:
 def _factorial(evaluator: Evaluator, value: Any) -> Any:
     if isinstance(value, Fraction) and value.denominator == 1:
         if value < 0:
-            raise evaluating.Undefined
+            raise Undefined
         if value <= 3000:
             return Fraction(math.factorial(int(value)))
     number = evaluator.inexact(value)
-    evaluator._bounded(abs(number) * 60)
+    evaluator.bounded(abs(number) * 60)
     return evaluator.mp.gamma(number + 1)
 
 
@@ -125,7 +93,7 @@ def _binomial(evaluator: Evaluator, n: Any, k: Any) -> Any:
     if all(isinstance(value, Fraction) and value.denominator == 1 and 0 <= value <= 20_000 for value in (n, k)):
         return Fraction(math.comb(int(n), int(k)))
     top, bottom = evaluator.inexact(n), evaluator.inexact(k)
-    evaluator._bounded((abs(top) + abs(bottom)) * 60)
+    evaluator.bounded((abs(top) + abs(bottom)) * 60)
     gamma = evaluator.mp.loggamma
     return evaluator.mp.exp(gamma(top + 1) - gamma(bottom + 1) - gamma(top - bottom + 1))
 
@@ -139,8 +107,8 @@ def _rounded(function: Callable[[Fraction], int]) -> Callable[..., Any]:
         if isinstance(value, Fraction):
             return Fraction(function(value))
         if not evaluator.real(value):
-            raise evaluating.Undefined
-        evaluator._bounded(abs(value))
+            raise Undefined
+        evaluator.bounded(abs(value))
         return Fraction(
             int(evaluator.mp.floor(value.real) if function is math.floor else evaluator.mp.ceil(value.real))
         )
@@ -151,7 +119,7 @@ def _rounded(function: Callable[[Fraction], int]) -> Callable[..., Any]:
 def _whole(function: Callable[..., int]) -> Callable[..., Any]:
     def whole(evaluator: Evaluator, *values: Any) -> Any:
         if not all(isinstance(value, Fraction) and value.denominator == 1 for value in values):
-            raise evaluating.Undefined
+            raise Undefined
         return Fraction(function(*map(int, values)))
 
     return whole

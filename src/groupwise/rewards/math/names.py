@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import product
 
-from groupwise.rewards.math.evaluating import equal
+from groupwise.rewards.math.equality import equal
 from groupwise.rewards.math.tree import CONSTANTS, Node, neg, substituted, sym, variables, walk
 
 _APPLIED = re.compile(r"([^()]+)\(sym:([^():]+):0\)")

@@ -1,4 +1,4 @@
-"""Written numbers to exact values: digits with separators, decimals that repeat, words, Roman-free."""
+"""Written numbers to exact values: digits with separators, decimals that repeat, numbers in words."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ _PIECE = 4000
 FURTHEST = 5000
 """The largest power of ten in `1e5000`."""
 
-_SMALL = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_WORDS = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * value for value, word in enumerate(_TENS, 2)}
+_SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+DIGIT_WORDS = {word: value for value, word in enumerate(_SMALL.split())}
+"""The numbers below twenty."""
+_WORDS = DIGIT_WORDS | {word: 10 * value for value, word in enumerate(_TENS.split(), 2)}
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 

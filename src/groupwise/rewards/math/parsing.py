@@ -5,11 +5,11 @@
     ratio    = sets { ":" sets }
     sets     = sum { ("\\cup" | "\\cap" | "\\setminus") sum }
     sum      = ["+" | "-" | "\\pm"] product { ("+" | "-" | "\\pm") product }
-    product  = power { ["*" | "/" | "\\cdot" | "\\bmod" | "per" | ...] power }   nothing between: times
+    product  = power { ["*" | "/" | "\\cdot" | "\\bmod" | "per" | ...] power }     nothing between: times
     power    = atom { "^" argument | "!" | "%" | "_" subscript | "^\\circ" }
 
 An atom is a number, a symbol, a bracket, a root, a fraction, a function with its argument, a sum, a matrix or a
-unit (`parsing_atoms`). A number before a fraction of whole numbers is a mixed number: 2\\frac{1}{3} is 7/3.
+unit (`parsing_atoms`, `parsing_words`). A number before a fraction of whole numbers is a mixed number: 2\\frac{1}{3} is 7/3.
 """
 
 from __future__ import annotations
@@ -22,10 +22,18 @@ from groupwise.rewards.math.tokens import Token, tokenize
 from groupwise.rewards.math.tree import Node, Unreadable, add, call, has, mul, neg, num, over, power
 
 RELATIONS = {
-    "=": "=", "==": "=", "<": "<", ">": ">", "<=": "<=", ">=": ">=", "!=": "!=", "le": "<=", "leq": "<=", "leqslant": "<=", "ge": ">=", "geq": ">=", "geqslant": ">=",
-    "leqq": "<=", "geqq": ">=", "lt": "<", "gt": ">", "ne": "!=", "neq": "!=", "approx": "~", "simeq": "~", "sim": "~", "in": "in", "equiv": "==", "to": "to",
-    "rightarrow": "to", "mapsto": "to", "parallel": "par", "perp": "perp", "subset": "sub", "subseteq": "sub", "notin": "notin", "coloneqq": "=", "iff": "iff",
-}  # fmt: skip
+    **dict.fromkeys(("=", "==", "coloneqq"), "="),
+    **dict.fromkeys(("<", "lt"), "<"),
+    **dict.fromkeys((">", "gt"), ">"),
+    **dict.fromkeys(("<=", "le", "leq", "leqq", "leqslant"), "<="),
+    **dict.fromkeys((">=", "ge", "geq", "geqq", "geqslant"), ">="),
+    **dict.fromkeys(("!=", "ne", "neq"), "!="),
+    **dict.fromkeys(("approx", "simeq", "sim"), "~"),
+    **dict.fromkeys(("to", "rightarrow", "mapsto"), "to"),
+    **dict.fromkeys(("subset", "subseteq"), "sub"),
+    **{"in": "in", "notin": "notin", "equiv": "==", "parallel": "par", "perp": "perp", "iff": "iff"},
+}
+"""Each sign by the ways to write it."""
 _SETS = {"cup": "union", "cap": "both", "setminus": "without", "backslash": "without"}
 _TIMES = {"*", "times", "cdot", "cdotp", "bullet", "ast"}
 MOST_MARKS = 20
@@ -236,7 +244,7 @@ class Parser(Atoms):
                 node = self.subscript(node)
             elif token.text in ("'", '"', "prime") and token.kind in ("mark", "command"):
                 self.advance()
-                node = self._primed(node, token.text)
+                node = self.primed(node, token.text)
             elif token.text in ("circ", "degree") and token.kind == "command":
                 self.advance()
                 node = mul(node, self.degrees())
@@ -263,7 +271,7 @@ class Parser(Atoms):
             return mul(node, self.degrees())
         if inside.text == "prime":
             self.argument_tokens()
-            return self._primed(node, "'")
+            return self.primed(node, "'")
         if inside.text == "T" and self.peek(2 if self.next.text == "{" else 1).kind == "end" and node.head == "bracket":
             self.argument_tokens()
             return node
@@ -274,10 +282,3 @@ class Parser(Atoms):
         if self.next.text == "{":
             return power(node, self.argument())
         return power(node, self.power())
-
-    def _primed(self, node: Node, mark: str) -> Node:
-        if node.head == "sym":
-            return Node("sym", name=node.name + "'")
-        if node.head == "num":
-            return mul(node, Node("unit", name="arcsec" if mark == '"' else "arcmin"))
-        raise Unreadable(repr(mark))

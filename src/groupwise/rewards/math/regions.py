@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from groupwise.rewards.math.evaluating import equal, exact, number_of
+from groupwise.rewards.math.equality import equal
+from groupwise.rewards.math.evaluating import exact, number_of
 from groupwise.rewards.math.tree import Node, add, has, mul, neg, num, over, substituted, variables
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}

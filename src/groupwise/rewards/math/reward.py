@@ -46,6 +46,10 @@ class Math(Policy, PooledSettings):
         policy = Policy(**{field: getattr(self, field) for field in Policy.model_fields})
         return MathReward(self.shown, self.column, pool_of(policy, self.workers, self.limits, self.column))
 
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        reading = read_gold(row.get(self.column))
+        return None if reading is None else reading.text
+
 
 class MathReward(PooledReward):
     """Grades in worker processes."""

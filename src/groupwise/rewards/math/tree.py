@@ -113,3 +113,8 @@ def substituted(node: Node, name: str, value: Node) -> Node:
     if node.head == "sym" and node.name == name:
         return value
     return replace(node, args=tuple(substituted(arg, name, value) for arg in node.args)) if node.args else node
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text: how this package writes its vocabularies."""
+    return frozenset(text.split())

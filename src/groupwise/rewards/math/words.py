@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from groupwise.rewards.math.cursor import FUNCTIONS
 from groupwise.rewards.math.numerals import from_words
-from groupwise.rewards.math.parsing_atoms import FUNCTIONS
 from groupwise.rewards.math.regions import MINUS, PLUS
 from groupwise.rewards.math.tree import Node, num
 from groupwise.rewards.math.units import is_unit, singular
@@ -16,7 +16,22 @@ _MACRO = re.compile(
 )
 _ARTICLES = {"a", "an", "the"}
 _COPULAS = {"is", "are", "was", "were", "be", "form", "forms", "equals", "becomes", "called"}
-_MONTHS = set(["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"])
+_MONTHS = set(
+    [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ]
+)
 _ELSEWHERE = {
     "see",
     "refer",
