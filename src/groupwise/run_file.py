@@ -195,7 +195,7 @@ def _make_paths_absolute(raw: dict[str, Any], base: Path) -> None:
             prompts = stage.get("prompts")
             absolute(prompts.get("chat") if isinstance(prompts, dict) else None, "template")
             for reward in _list(stage.get("rewards")):
-                absolute(reward, "file")
+                absolute(reward, "file", "model")
 
 
 def _list(value: Any) -> list[Any]:
