@@ -13,7 +13,7 @@ from typing import Any
 
 from groupwise.rewards.contract import Record
 from groupwise.rewards.math.comparing import Comparison
-from groupwise.rewards.math.extraction import Found, find, find_answer_line, find_box, find_last
+from groupwise.rewards.math.extraction import Found, find, find_announced, find_box, find_last
 from groupwise.rewards.math.policy import Policy
 from groupwise.rewards.math.reading import Reading, is_plain_decimal, read
 from groupwise.rewards.math.tree import Node, has
@@ -46,15 +46,15 @@ def read_gold(gold: Any) -> Reading | None:
 @lru_cache(maxsize=4096)
 def _read_gold(gold: str) -> Reading | None:
     box = find_box(gold)
-    if box is not None and box.text is None:
+    if box is not None and not box.texts:
         return None
-    text = box.text if box is not None and box.text is not None else gold
+    text = gold if box is None else box.texts[0]
     if "####" in text:
         text = text.rpartition("####")[2]
     if not text.strip() or points_elsewhere(text):
         return None
     reading = read(text)
-    return reading if reading.understood or reading.text and reading.problem.startswith("an answer of") else None
+    return reading if reading.understood or reading.too_long else None
 
 
 def grade_here(text: str, gold: Any, finish_reason: FinishReason = "stop", policy: Policy | None = None) -> Score:
@@ -66,25 +66,29 @@ def grade_here(text: str, gold: Any, finish_reason: FinishReason = "stop", polic
     expected = read_gold(gold)
     if expected is None:
         return Score(value=None, reason=f"the gold {_shown(gold)} can't be read as an answer")
-    found = find(text, cut_off=finish_reason != "stop")
-    if expected.choice and not expected.choice[1] and found.text is not None and found.rule.startswith("in the last"):
-        line = find_answer_line(text, cut_off=finish_reason != "stop")  # the box may hold a formula of the working
-        if read(found.text).choice is None and line is not None and line.text is not None:
-            found = line
+    found = _found(text, expected, finish_reason != "stop")
     correct, why, taken = _judge(expected, found, policy)
-    shown = _shown(taken) + ", " if taken else ""
-    return Score(
-        value=float(correct), correct=correct, reason=f"{shown}{found.rule}: {why}; the gold is {_shown(expected.text)}"
-    )
+    shown = f"{_shown(taken)}, {found.rule}" if taken else found.rule
+    reason = f"{shown}: {why}; the gold is {_shown(expected.text)}"
+    return Score(value=float(correct), correct=correct, reason=reason)
+
+
+def _found(text: str, gold: Reading, cut_off: bool) -> Found:
+    found = find(text, cut_off=cut_off)
+    if gold.choice and not gold.choice[1] and found.boxed and read(found.texts[0]).choice is None:
+        announced = find_announced(text, cut_off)  # the box holds a formula of the working
+        if announced is not None and announced.texts:
+            return announced
+    return found
 
 
 def _judge(gold: Reading, found: Found, policy: Policy) -> tuple[bool, str, str]:
     """Whether it is the gold, why, and the text that was taken."""
-    if found.text is None:
+    if not found.texts:
         return False, "there is no answer", ""
     answer = _first_read(found)
     if answer is None:
-        return False, f"it can't be read ({read(found.text).problem or 'no mathematics'})", found.text
+        return False, f"it can't be read ({read(found.texts[0]).problem or 'no mathematics'})", found.texts[0]
     comparison = Comparison(policy)
     if same_answer(gold, answer, comparison):
         notes = ", ".join(sorted(comparison.notes))
@@ -93,19 +97,16 @@ def _judge(gold: Reading, found: Found, policy: Policy) -> tuple[bool, str, str]
 
 
 def _first_read(found: Found) -> Reading | None:
-    """The longest extent that is an answer; of a text without a marker that isn't one, its last formula or number."""
-    for candidate in found.all():
-        reading = read(candidate)
-        if reading.understood and (
-            found.rule.startswith("in the last")
-            or prose_words(candidate) <= MOST_WORDS[found.rule == "as the whole text"]
-        ):
+    """The first text that is an answer and not prose; of prose, its last formula or number."""
+    most = MOST_WORDS[found.rule == "as the whole text"]
+    for text in found.texts:
+        reading = read(text)
+        if reading.understood and (found.boxed or prose_words(text) <= most) or reading.too_long:
             return reading
-    if found.rule.startswith("in the last"):
-        reading = read(found.text or "")
-        return reading if reading.understood or reading.problem.startswith("an answer of") else None
-    last = find_last(found.all()[0])
-    reading = read(last.text) if last.text is not None else None
+    if found.boxed:
+        return None
+    last = find_last(found.texts[0])
+    reading = read(last.texts[0]) if last.texts else None
     return reading if reading is not None and reading.understood else None
 
 
@@ -114,10 +115,9 @@ def same_answer(gold: Reading, answer: Reading, comparison: Comparison) -> bool:
     policy = comparison.policy
     if gold.choice and (decided := _same_choice(gold.choice, answer.choice, policy)) is not None:
         return decided
-    if gold.wordy or answer.wordy:
-        if same_words(gold.text, answer.text, case=policy.case):
-            return True
-    if not gold.trees and not gold.wordy:  # too long to be read: only itself
+    if (gold.wordy or answer.wordy) and same_words(gold.text, answer.text, case=policy.case):
+        return True
+    if gold.too_long or answer.too_long:
         return gold.text == answer.text
     if any(comparison.same(one, other) for one, other in _pairs(gold, answer)):
         return True

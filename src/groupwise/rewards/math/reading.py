@@ -37,6 +37,8 @@ class Reading:
     """The number that it is with a decimal comma."""
     problem: str = ""
     """Why there is no tree."""
+    too_long: bool = False
+    """It is equal to nothing but itself."""
 
     @property
     def understood(self) -> bool:
@@ -47,7 +49,7 @@ def read(text: str) -> Reading:
     """The readings of one answer; never raises."""
     bare = _bare(tidy(text) if len(text) <= LONGEST else text)
     if len(bare) > LONGEST:
-        return Reading(bare, (), False, None, None, f"an answer of {len(bare)} characters")
+        return Reading(bare, (), False, None, None, f"an answer of {len(bare)} characters", too_long=True)
     wordy = is_wordy(bare)
     special = time_of_day(bare) or (phrase(bare) if wordy else None) or _based(bare)
     trees: list[Node] = [] if special is None else [special]
