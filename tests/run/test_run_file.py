@@ -215,11 +215,13 @@ def test_paths_are_relative_to_the_run_file(tmp_path: Path, monkeypatch: pytest.
     (folder / "rows.jsonl").touch()
     (folder / "mine.py").touch()
     text = RUN.replace('task = "sums"', 'task = { name = "data", path = "rows.jsonl" }')
-    text += '[[rewards]]\nname = "function"\nfile = "mine.py"\n'
+    text += '[[rewards]]\nname = "function"\nfile = "mine.py"\n[critic]\nstart = "judge"\n'
+    (folder / "judge").mkdir()
     monkeypatch.chdir(tmp_path)
     stage = load_run(written(folder, text)).run.stages[0]
     assert stage.task.path == str(folder / "rows.jsonl")
     assert stage.rewards[0].file == str(folder / "mine.py")
+    assert stage.critic.start == str(folder / "judge")
 
 
 # Every setting is printed, compared, documented and read.
