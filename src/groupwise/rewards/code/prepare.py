@@ -163,7 +163,9 @@ def _is_check_function(tree: ast.Module, entry_point: str) -> bool:
 
 def _names(tree: ast.Module, entry_point: str) -> tuple[set[str], set[str], set[str]]:
     """Names that may come from the program, modules to import, and names that the tests bind somewhere."""
-    loads, attribute_bases, everywhere = set(), set(), set()
+    loads: set[str] = set()
+    attribute_bases: set[str] = set()
+    everywhere: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             (loads if isinstance(node.ctx, ast.Load) else everywhere).add(node.id)

@@ -21,7 +21,7 @@ class Limits:
     memory_mb: int = 512
     """MiB of memory in use."""
     output_bytes: int = 1 << 20
-    """Of standard output and standard error together."""
+    """Of standard output and standard error together; beyond twice what is expected on standard output."""
     processes: int = 64
     """Processes and threads at once."""
 

@@ -131,7 +131,10 @@ class Runner:
     def _feed(self, program: str, pair: IOTest, limits: Limits) -> Result:
         (candidate,) = self._ready(1)
         try:
-            watched = Watched(limits, candidate, stdin=pair.stdin.encode("utf-8", "surrogateescape"))
+            room = limits.output_bytes + 2 * len(pair.stdout.encode("utf-8", "surrogatepass"))
+            watched = Watched(
+                replace(limits, output_bytes=room), candidate, stdin=pair.stdin.encode("utf-8", "surrogateescape")
+            )
             candidate.send(
                 {"program": program, "limits": _inside(limits.timeout_s, limits.memory_mb, limits.processes)}
             )
@@ -144,7 +147,7 @@ class Runner:
             result = _late(limits)
         if result is None:
             printed = watched.stdout.decode("utf-8", "replace")
-            result = _ended(watched.report, status, watched.stderr) or _compared(printed, pair.stdout)
+            result = _ended(watched.report, status, bytes(watched.stderr)) or _compared(printed, pair.stdout)
         return replace(result, cpu_seconds=cpu, total=1, passed=int(result.verdict == "pass"))
 
     # -- sandboxes ------------------------------------------------------------------------------------------------
@@ -240,4 +243,10 @@ def run_once(
         try:
             return runner.run(program, tests, io_tests, limits, entry_point=entry_point)
         except BoxError as error:
-            raise RewardError(f"the code sandbox doesn't start: {error}", fix=f"mend that, {WHY_NOT}") from None
+            raise sandbox_error(error) from None
+
+
+def sandbox_error(error: BoxError) -> RewardError:
+    """For a user on whose machine no sandbox starts."""
+    fix = "allow user namespaces (in a container: docker run --security-opt seccomp=unconfined, or --privileged)"
+    return RewardError(f"the code sandbox doesn't start: {error}", fix=f"{fix}, {WHY_NOT}")

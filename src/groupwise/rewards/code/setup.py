@@ -32,7 +32,9 @@ DIGITS = "int_max_str_digits=20000"
 TMP_BYTES = 64 << 20
 """What the working folder can hold."""
 WHY_NOT = 'or, for programs that you trust, set isolation = "process", which hides neither files nor network from them'
-_LOADER = "import marshal,os;modules=marshal.loads(os.pread({0},1<<24,0));os.close({0});exec(modules['start'])"
+_LOADER = (
+    "import marshal,os;m=marshal.loads(os.pread({0},1<<24,0));os.close({0});n={{}};exec(m['start'],n);n['main'](m)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +87,20 @@ class Setup:
         if not self.isolated:
             return words
         if user is not None:
-            drop = f"--reuid={user} --regid={user} --clear-groups --inh-caps=-all --bounding-set=-all --pdeathsig=KILL".split()
-            words = ["/usr/bin/setpriv", *drop, "--", *words]
+            drop = [f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+            words = ["/usr/bin/setpriv", *drop, "--pdeathsig=KILL", "--", *words]
         return [*self.mounts, "--seccomp", str(seccomp), "--info-fd", str(info), "--", *words]
 
 
 def _options(root: bool) -> list[str]:
     """Namespaces and rights. Root's sandbox needs two capabilities to give itself another user id."""
-    user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"] if root else ["--unshare-user", "--disable-userns"]
+    user = (
+        ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"]
+        if root
+        else ["--unshare-user", "--disable-userns"]
+    )
     kinds = "--unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup-try"
-    return [*kinds.split(), *"--as-pid-1 --die-with-parent --new-session --cap-drop ALL".split(), *user]
+    return [*kinds.split(), *["--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL"], *user]
 
 
 def _mounts(libraries: Sequence[str]) -> list[str]:
@@ -175,7 +181,7 @@ def _moved(interpreter: str) -> str:
 
 def _compiled() -> int:
     folder = Path(__file__).parent / "inside"
-    sources = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("[!_]*.py")}
     codes = {name: compile(text, f"<{name}>", "exec", dont_inherit=True) for name, text in sources.items()}
     return _memory("inside", marshal.dumps(codes))
 

@@ -4,20 +4,65 @@ Nothing here is to be trusted once the program runs, since it shares the process
 what the examiner asks for and never what the examiner expects.
 """
 
+from __future__ import annotations
+
 import builtins
 import operator
 import os
 import sys
 import threading
 
-import wire
+from groupwise.rewards.code.inside import values, wire
+from groupwise.rewards.code.inside.foreign import Foreign, foreign
+
+TYPE_CHECKING = False  # the module typing takes longer to load than all that is here
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from groupwise.rewards.code.inside.values import Reader, Writer
 
 OPERATORS = {
     name: getattr(operator, name)
-    for name in (
-        "add sub mul truediv floordiv mod pow lshift rshift matmul and_ or_ xor lt le gt ge neg pos abs invert index "
-        "iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor getitem setitem delitem contains"
-    ).split()
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "lshift",
+        "rshift",
+        "matmul",
+        "and_",
+        "or_",
+        "xor",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "neg",
+        "pos",
+        "abs",
+        "invert",
+        "index",
+        "iadd",
+        "isub",
+        "imul",
+        "itruediv",
+        "ifloordiv",
+        "imod",
+        "ipow",
+        "imatmul",
+        "iand",
+        "ior",
+        "ixor",
+        "getitem",
+        "setitem",
+        "delitem",
+        "contains",
+    ]
 }
 OPERATORS |= {kind.__name__: kind for kind in (int, float, complex, str, repr, bool, bytes)}
 OPERATORS |= {"len": len, "hash": hash, "iter": iter, "next": next, "reversed": reversed, "round": round, "dir": dir}
@@ -25,12 +70,11 @@ OPERATORS |= {"divmod": divmod, "format": format, "isinstance": isinstance, "iss
 PLAIN_BASES = (list, dict, tuple, set, frozenset, bytearray)
 
 
-def main(task, report, reading, writing):
+def main(task: dict[str, Any], report: int, reading: int, writing: int) -> None:
     """Run the program as `__main__`; with tests, serve the examiner afterwards."""
-    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
-    builtins.exit = builtins.quit = sys.exit
+    builtins.__dict__.update(exit=sys.exit, quit=sys.exit)  # which the module site would define
     main_module = type(sys)("__main__")
-    main_module.__builtins__ = builtins
+    main_module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main_module
     own = os.getpid()
     if reading < 0:
@@ -46,12 +90,12 @@ def main(task, report, reading, writing):
     Program(reading, writing, main_module.__dict__, failure).run()
 
 
-def execute(source, module):
+def execute(source: str, module: ModuleType) -> None:
     """Run source text as a module."""
     exec(compile(source.removeprefix("\ufeff"), "program.py", "exec", dont_inherit=True), module.__dict__)
 
 
-def run_alone(source, module, report):
+def run_alone(source: str, module: ModuleType, report: int) -> None:
     """As a script; what ends it goes to the report as well as to standard error."""
     try:
         execute(source, module)
@@ -65,7 +109,7 @@ def run_alone(source, module, report):
         sys.exit(1)
 
 
-def where(error):
+def where(error: BaseException) -> str:
     """The last line of the program that an exception went through."""
     line, trace = None, error.__traceback__
     while trace is not None:
@@ -80,13 +124,14 @@ def where(error):
 class Program(wire.Wire):
     """Serves the examiner."""
 
-    def __init__(self, reading, writing, names, failure):
+    def __init__(self, reading: int, writing: int, names: dict[str, Any], failure: BaseException | None) -> None:
         super().__init__(reading, writing)
         self.names, self.failure = names, failure
-        self.watched, self.told = [], {}
+        self.watched: list[str] = []
+        self.told: dict[str, Any] = {}
         self.lock = threading.RLock()  # a thread of the program may call back
 
-    def run(self):
+    def run(self) -> None:
         """Until the examiner is gone, which ends the program."""
         try:
             while True:
@@ -95,14 +140,15 @@ class Program(wire.Wire):
         except wire.Ended:
             os._exit(0)
 
-    def serve(self, words):
+    def serve(self, words: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The answer to a request, in words."""
         operation, *rest = words
         try:
-            return ("value", getattr(self, "do_" + operation)(*rest), self.changed())
+            return ("value", getattr(self, "_do_" + operation)(*rest), self.changed())
         except BaseException as error:  # whatever a call raises is its outcome
             return self.raised(error)
 
-    def raised(self, error):
+    def raised(self, error: BaseException) -> tuple[Any, ...]:
         """An exception in words: its class, arguments, text, number and itself."""
         arguments = error.args if type(error.args) is tuple else ()
         try:
@@ -111,7 +157,7 @@ class Program(wire.Wire):
             text = where(error)
         return ("raise", type(error), arguments, text, getattr(error, "errno", None), Object(error), self.changed())
 
-    def changed(self):
+    def changed(self) -> dict[str, Any]:
         """Watched names of the program whose values are others than before."""
         values = {name: self.names[name] for name in self.watched if name in self.names}
         news = {name: value for name, value in values.items() if self.told.get(name, self) is not value}
@@ -120,64 +166,67 @@ class Program(wire.Wire):
 
     # -- what the examiner can ask for ----------------------------------------------------------------------------
 
-    def do_start(self, names):
+    def _do_start(self, names: dict[str, Any]) -> None:
         if self.failure is not None:
             raise self.failure
         self.watched = [name for name in names if name in self.names]
 
-    def do_call(self, function, arguments, keywords):
+    def _do_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         return function(*arguments, **keywords)
 
-    def do_get(self, owner, name):
+    def _do_get(self, owner: Any, name: str) -> Any:
         return getattr(owner, name)
 
-    def do_set(self, owner, name, value):
+    def _do_set(self, owner: Any, name: str, value: Any) -> None:
         setattr(owner, name, value)
 
-    def do_delete(self, owner, name):
+    def _do_delete(self, owner: Any, name: str) -> None:
         delattr(owner, name)
 
-    def do_operator(self, name, *operands):
+    def _do_operator(self, name: str, *operands: Any) -> Any:
         return OPERATORS[name](*operands)
 
-    def do_object(self, kind, arguments, keywords):
+    def _do_object(self, kind: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         return Object(kind(*arguments, **keywords))
 
-    def do_await(self, coroutine):
+    def _do_await(self, coroutine: Any) -> Any:
         import asyncio
 
         return asyncio.run(coroutine)
 
-    def do_content(self, owner):
+    def _do_content(self, owner: Any) -> Any:
         """The plain value that an instance of a subclass of a plain type holds."""
+        if isinstance(owner, dict):
+            return dict(dict.items(owner))
         for base in PLAIN_BASES:
             if isinstance(owner, base):
-                if base is dict:
-                    return dict(dict.items(owner))
-                return base(base.__iter__(owner))
+                plain: Any = base
+                return plain(plain.__iter__(owner))
         raise TypeError("no plain content")
 
-    def do_equal(self, left, right):
+    def _do_equal(self, left: Any, right: Any) -> Any:
         """What the program says of two of its objects, None where it says nothing, and the state of both."""
         if type(left).__eq__ is object.__eq__:
             return None, None, None
         return bool(left == right), state(left), state(right)
 
-    def do_copy(self, owner, deep):
+    def _do_copy(self, owner: Any, deep: bool) -> Any:
         import copy
 
         return copy.deepcopy(owner) if deep else copy.copy(owner)
 
     # -- objects that cross ---------------------------------------------------------------------------------------
 
-    def write_object(self, writer, value):
+    def write_object(self, writer: Writer, value: Any) -> None:
+        """Append a value that does not cross as plain data."""
         if isinstance(value, Foreign):
             writer.body += b"H"
             writer.number(value._number)
             return
         if type(value) is Object:
             value = value.value
-        kind, flags, about = type(value), "", ()
+        kind, flags = type(value), ""
+        about: tuple[Any, ...] = ()
         if isinstance(value, type):
             flags += "t"
             if issubclass(value, BaseException):
@@ -200,7 +249,8 @@ class Program(wire.Wire):
         writer.value(about)
         writer.number(-1 if isinstance(value, type) or kind.__module__ == "builtins" else self.handle(kind))
 
-    def read_object(self, reader):
+    def read_object(self, reader: Reader) -> Any:
+        """What a handle of the other side becomes here."""
         number, flags, about = reader.number(), reader.text(), reader.value()
         reader.number()
         if flags == "n":
@@ -209,20 +259,19 @@ class Program(wire.Wire):
             for part in name.split("."):
                 found = getattr(found, part)
             return found
-        kind = ForeignFunction if flags == "c" else ForeignObject if flags == "o" else Foreign
-        return (ForeignIterator if flags == "i" else kind)(self, number)
+        return foreign(flags)(self, number)
 
-    def ask(self, *words):
+    def ask(self, *words: Any) -> Any:
         """The examiner's answer, while a call of its is under way."""
         with self.lock:
             answer = self.request(*words)
         if answer[0] == "value":
             return answer[1]
-        kind = wire.BUILTIN_TYPES.get(answer[1], Exception)
+        kind = values.BUILTIN_TYPES.get(answer[1], Exception)
         raise kind(*answer[2])
 
 
-def state(value):
+def state(value: Any) -> Any:
     """What an object holds: the text of its class and its attributes, plain content included."""
     attributes = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
@@ -237,66 +286,5 @@ def state(value):
 class Object:
     """Wraps a value that must cross as a handle."""
 
-    def __init__(self, value):
+    def __init__(self, value: Any) -> None:
         self.value = value
-
-
-class Foreign:
-    """Something of the tests that the program can only pass on."""
-
-    def __init__(self, wire_, number):
-        object.__setattr__(self, "_wire", wire_)
-        object.__setattr__(self, "_number", number)
-
-    def __eq__(self, other):
-        return isinstance(other, Foreign) and other._number == self._number
-
-    def __hash__(self):
-        return self._number
-
-
-class ForeignFunction(Foreign):
-    """A function of the tests, which the program can call."""
-
-    def __call__(self, *arguments, **keywords):
-        return self._wire.ask("call", self, arguments, keywords)
-
-
-class ForeignIterator(Foreign):
-    """An iterator of the tests."""
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return self._wire.ask("operator", "next", self)
-
-
-class ForeignObject(Foreign):
-    """An instance of a class of the tests: its public attributes and operators."""
-
-    def __getattr__(self, name):
-        return self._wire.ask("get", self, name)
-
-    def __setattr__(self, name, value):
-        self._wire.ask("set", self, name, value)
-
-    def __call__(self, *arguments, **keywords):
-        return self._wire.ask("call", self, arguments, keywords)
-
-    def __eq__(self, other):
-        return self is other or self._wire.ask("operator", "eq", self, other)
-
-    def __hash__(self):
-        return self._wire.ask("operator", "hash", self)
-
-    def __iter__(self):
-        return iter(self._wire.ask("operator", "list", self))
-
-
-def _forwarded(name):
-    return lambda self, *operands: self._wire.ask("operator", name, self, *operands)
-
-
-for _name in "len str repr bool getitem setitem contains lt le gt ge add sub mul".split():
-    setattr(ForeignObject, f"__{_name}__", _forwarded(_name))
