@@ -3,11 +3,12 @@
     from groupwise.rewards import math
     math.grade("... so it is $\\\\boxed{\\\\frac{1}{2}}$.", "0.5")       # Score(value=1.0, correct=True, reason=...)
 
-From text to verdict: `extraction` finds the answer, `tokens`, `parsing`, `parsing_atoms` and `numerals` read it into the
-tree of `tree`; `words`, `units` and `quantities` know what isn't mathematics; `comparing` compares, with `evaluating`
-and `functions` for values, `regions` for sets of real numbers, `names` and `structure` for how things are written.
-`grading` puts this together; `verifier` and `reward` run it in worker processes within hard limits. No text is ever
-evaluated as a program.
+From text to verdict: `extraction` (with `boxes`) finds the answer; `reading` reads it into the tree of `tree`, by
+`tokens` and `parsing` (with `cursor`, `parsing_words`, `parsing_atoms`, `numerals`), and knows what is text by `words`;
+`comparing` and `comparing_values` compare, with `equality`, `evaluating`, `functions` and `bounds` for values, `units`
+and `quantities` for units, `regions` for sets of real numbers, `names` and `structure` for how things are written.
+`grading` puts this together under a `policy`; `verifier` and `reward` run it in worker processes within hard limits. No
+text is ever evaluated as a program.
 """
 
 from typing import TYPE_CHECKING, Any

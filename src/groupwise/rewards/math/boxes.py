@@ -75,13 +75,12 @@ def _boxes(text: str) -> tuple[list[Box], bool]:
             closed.append((opened[opening], opening + 1, brace.start()))
     closed.sort()
     broken = max((opening for opening in depth if opening in opened), default=-1)
-    outer = innermost = (-1, -1, -1)
+    innermost: dict[tuple[int, int, int], tuple[int, int, int]] = {}  # by the outermost around it
+    outer = (-1, -1, -1)
     for box in closed:
-        if box[0] < outer[2]:
-            innermost = box
-            found[-1] = Box(outer[0], outer[2] + 1, text[innermost[1] : innermost[2]])
-        else:
-            outer = box
-            found.append(Box(box[0], box[2] + 1, text[box[1] : box[2]]))
+        outer = outer if box[0] < outer[2] else box
+        innermost[outer] = box
+    for (start, _, end), (_, first, last) in innermost.items():
+        found.append(Box(start, end + 1, text[first:last]))
     found.sort(key=lambda box: box.start)
     return found, broken > max((box.start for box in found), default=-1)

@@ -1,4 +1,4 @@
-"""Whether two values are the same: numbers with units and percent signs, ratios, times of the day, numerals of a base."""
+"""Whether two values are the same: numbers with units and percent signs, ratios, times of the day, numerals."""
 
 from __future__ import annotations
 
@@ -147,7 +147,9 @@ def _is_clock(ratio: Node) -> bool:
     if len(ratio.args) != 2:
         return False
     hour, minute = (arg.number for arg in ratio.args)
-    return hour is not None and minute is not None and hour < 25 and minute < 60 and len(ratio.args[1].name) == 2
+    if hour is None or minute is None:
+        return False
+    return bool(hour < 25 and minute < 60 and len(ratio.args[1].name) == 2)
 
 
 def _with_base_ten(node: Node) -> Node:

@@ -12,8 +12,8 @@ DEEPEST = 60
 END = Token("end", "")
 
 FUNCTIONS = names(
-    """sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc asin acos atan sinh cosh tanh coth ln log lg exp
-    sqrt cbrt abs floor ceil gcd lcm max min binom factorial Re Im arg"""
+    """sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc asin acos atan sinh cosh tanh coth ln log lg
+    exp sqrt cbrt abs floor ceil gcd lcm max min binom factorial Re Im arg"""
 )
 GREEK = names(
     """alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi rho sigma tau

@@ -54,7 +54,7 @@ class Evaluator:
     @cached_property
     def mp(self) -> Any:
         """The library, made only where something is irrational."""
-        from mpmath import MPContext
+        from mpmath import MPContext  # type: ignore[import-untyped]
 
         context = MPContext()
         context.prec = self.bits

@@ -26,6 +26,8 @@ from groupwise.rewards.math.boxes import last_boxes
 
 LONGEST_LINE = 2_000
 """Characters of a line that are looked at, outside boxes."""
+MOST_TRIES = 2_000
+"""Places at which a word that could announce an answer is looked at, from the end."""
 LONGEST_TAIL = 100_000
 """Characters from the end in which rule 6 looks for a line."""
 _HASHES = re.compile(r"(?<!#)####(?!#)")
@@ -53,7 +55,8 @@ _ANNOUNCED = {
 }
 _AT_LINE_START = ("a:", "ans")
 _LEADING = re.compile(
-    r"(?:[\s:=>`]|\*\*|__|(?<![\w*])\*|\b(?:therefore|thus|just|that|equal to|option|choice|about|[a-z]+ly)\b)*", re.IGNORECASE
+    r"(?:[\s:=>`]|\*\*|__|(?<![\w*])\*|\b(?:therefore|thus|just|that|equal to|option|choice|about|[a-z]+ly)\b)*",
+    re.IGNORECASE,
 )
 _NEGATION = re.compile(r"\s*(?:\*\*)?not\b", re.IGNORECASE)
 _HEDGE = re.compile(r"\s*,?\s*(?:or|and)\b")
@@ -95,7 +98,8 @@ def find(text: str, *, cut_off: bool = False) -> Found:
     if not whole:
         return Found((), "the completion is empty")
     last = find_last(whole)
-    if "\n" in whole or len(whole) > LONGEST_LINE or last.rule == "as the last formula" and len(last.texts[0]) + 6 < len(whole):
+    is_part = last.rule == "as the last formula" and len(last.texts[0]) + 6 < len(whole)
+    if "\n" in whole or len(whole) > LONGEST_LINE or is_part:
         return last
     return Found((whole,), "as the whole text")
 
@@ -158,9 +162,12 @@ def _announcement(text: str) -> re.Match[str] | None:
     for anchor, pattern in _ANNOUNCED.items():
         for form in (anchor, anchor.capitalize(), anchor.upper()):
             place = text.rfind(form)
-            while place >= 0 and (last is None or place > last.start()):
+            for _ in range(MOST_TRIES):
+                if place < 0 or last is not None and place <= last.start():
+                    break
                 match = pattern.match(text, place)
-                if match is not None and (anchor not in _AT_LINE_START or not text[text.rfind("\n", 0, place) + 1 : place].strip(" *_\t")):
+                before = text[max(0, place - 8) : place].rstrip(" *_\t")
+                if match is not None and (anchor not in _AT_LINE_START or not before or before[-1] == "\n"):
                     last = match
                     break
                 place = text.rfind(form, 0, place)

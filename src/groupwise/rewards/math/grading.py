@@ -1,6 +1,6 @@
 """A completion against a gold: the pure function that the workers run. It has no time limit of its own.
 
-    grade_here("... so $\\boxed{\\frac{1}{2}}$", "0.5")       # Score(value=1.0, correct=True, reason="'\\\\frac{1}{2}' in the last box ...")
+    grade_here("... so it is $\\boxed{\\frac{1}{2}}$", "0.5")       # Score(value=1.0, correct=True, reason=...)
 
 `extraction` says which text is the answer, `reading` what it means, `comparing` whether it is the same.
 """
@@ -106,8 +106,8 @@ def _first_read(found: Found) -> Reading | None:
     if found.boxed:
         return None
     last = find_last(found.texts[0])
-    reading = read(last.texts[0]) if last.texts else None
-    return reading if reading is not None and reading.understood else None
+    part = read(last.texts[0]) if last.texts else None
+    return part if part is not None and part.understood else None
 
 
 def same_answer(gold: Reading, answer: Reading, comparison: Comparison) -> bool:

@@ -19,7 +19,7 @@ class Contradiction(Exception):
 
 
 def is_name(node: Node) -> bool:
-    """Whether it names a thing rather than computing it: a symbol, f(x), a tuple or ratio of symbols, |AB|, AB, a noun."""
+    """Whether it names a thing and computes nothing: a symbol, f(x), a tuple or ratio of symbols, |AB|, AB, a noun."""
     if node.head == "sym":
         return node.name not in CONSTANTS
     if node.head == "mul":

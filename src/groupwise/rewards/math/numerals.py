@@ -14,8 +14,8 @@ _PIECE = 4000
 FURTHEST = 5000
 """The largest power of ten in `1e5000`."""
 
-_SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
-    eighteen nineteen"""
+_SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen"""
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 DIGIT_WORDS = {word: value for value, word in enumerate(_SMALL.split())}
 """The numbers below twenty."""

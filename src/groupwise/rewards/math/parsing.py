@@ -5,11 +5,12 @@
     ratio    = sets { ":" sets }
     sets     = sum { ("\\cup" | "\\cap" | "\\setminus") sum }
     sum      = ["+" | "-" | "\\pm"] product { ("+" | "-" | "\\pm") product }
-    product  = power { ["*" | "/" | "\\cdot" | "\\bmod" | "per" | ...] power }     nothing between: times
+    product  = power { ["*" | "/" | "\\cdot" | "\\bmod" | "per" | ...] power }    nothing between: times
     power    = atom { "^" argument | "!" | "%" | "_" subscript | "^\\circ" }
 
 An atom is a number, a symbol, a bracket, a root, a fraction, a function with its argument, a sum, a matrix or a
-unit (`parsing_atoms`, `parsing_words`). A number before a fraction of whole numbers is a mixed number: 2\\frac{1}{3} is 7/3.
+unit (`parsing_atoms`, `parsing_words`). A number before a fraction of whole numbers is a mixed number:
+2\\frac{1}{3} is 7/3.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import partial
 
 from groupwise.rewards.math.parsing_atoms import Atoms
 from groupwise.rewards.math.tokens import Token, tokenize
-from groupwise.rewards.math.tree import Node, Unreadable, add, call, has, mul, neg, num, over, power
+from groupwise.rewards.math.tree import Node, Unreadable, add, call, depth, has, mul, neg, num, over, power
 
 RELATIONS = {
     **dict.fromkeys(("=", "==", "coloneqq"), "="),
@@ -36,6 +37,8 @@ RELATIONS = {
 """Each sign by the ways to write it."""
 _SETS = {"cup": "union", "cap": "both", "setminus": "without", "backslash": "without"}
 _TIMES = {"*", "times", "cdot", "cdotp", "bullet", "ast"}
+DEEPEST_TREE = 150
+"""Levels of a tree: what walks it may call itself so often."""
 MOST_MARKS = 20
 """Powers, factorials and other marks behind one symbol."""
 _SEPARATORS = {",", ";"}
@@ -48,6 +51,8 @@ def parse(text: str, *, thousands: bool = True) -> Node:
     node = parser.answer()
     if parser.next.kind != "end":
         raise Unreadable(f"{parser.next.text!r}")
+    if depth(node) > DEEPEST_TREE:
+        raise Unreadable("an answer nested too deeply")
     return node
 
 
@@ -119,7 +124,8 @@ class Parser(Atoms):
         left = self.sum()
         while self.next.kind == "command" and self.next.text in _SETS:
             head = _SETS[self.advance().text]
-            left = Node(head, (left, self.sum()))
+            before = left.args if left.head == head == "union" else (left,)
+            left = Node(head, (*before, self.sum()))
         return left
 
     def sum(self) -> Node:

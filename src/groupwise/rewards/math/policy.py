@@ -17,8 +17,8 @@ class Policy(Settings):
     digits: int = Field(default=15, ge=2)
     """From so many significant digits on, a rounded decimal equals an exact number such as 1/3 or pi."""
     units: Literal["convert", "same", "ignore"] = "convert"
-    """A unit may be missing on one side. Of two units, 5 m equals 500 cm (`convert`), both must be the same (`same`), or
-    neither is looked at (`ignore`)."""
+    """A unit may be missing on one side. Of two units, 5 m equals 500 cm (`convert`), both must be the same (`same`),
+    or neither is looked at (`ignore`)."""
     base: Literal["optional", "required"] = "optional"
     """A gold 204_5 is met by 204 (`optional`), or only by a number written in base 5 (`required`)."""
     ordered_lists: bool = False

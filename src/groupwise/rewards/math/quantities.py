@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from groupwise.rewards.math.evaluating import exact
 from groupwise.rewards.math.tree import Node, add, has, mul, num, power, variables, walk
-from groupwise.rewards.math.units import COMPOUND, known, unit_of
+from groupwise.rewards.math.units import COMPOUND, KINDS, known, unit_of
 
 
 @dataclass(slots=True)
@@ -110,20 +110,12 @@ def agree(left: dict[str, Fraction], right: dict[str, Fraction]) -> bool:
     if all(kind in right and right[kind] == power for kind, power in left.items()):
         left, right = right, left
     if all(kind in left and left[kind] == power for kind, power in right.items()):
-        return "money" in right or all(known_kind(kind) is False for kind in set(left) - set(right))
+        return "money" in right or not (set(left) - set(right)) & KINDS
     return _nouns(left) is not None and _nouns(right) is not None and _nested(_nouns(left), _nouns(right))
 
 
-def known_kind(kind: str) -> bool:
-    """Whether a kind is one that is measured, and not a noun."""
-    return kind in {
-        "length", "time", "mass", "volume", "money", "euro", "sterling", "yen", "yuan", "rupee", "angle", "radian", "share", "celsius", "fahrenheit", "kelvin",
-        "years", "joule", "watt", "newton", "hertz", "volt", "any",
-    }  # fmt: skip
-
-
 def _nouns(kinds: dict[str, Fraction]) -> Counter[str] | None:
-    if len(kinds) != 1 or known_kind(next(iter(kinds))):
+    if len(kinds) != 1 or next(iter(kinds)) in KINDS:
         return None
     return Counter(next(iter(kinds)).split())
 

@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from groupwise.rewards.math.characters import tidy
 from groupwise.rewards.math.parsing import parse
-from groupwise.rewards.math.tokens import AMBIGUOUS, LONGEST, tidy
+from groupwise.rewards.math.tokens import AMBIGUOUS, LONGEST
 from groupwise.rewards.math.tree import Node, Unreadable
 from groupwise.rewards.math.units import CURRENCIES, unit_of
 from groupwise.rewards.math.words import choice, is_wordy, phrase, plain, time_of_day

@@ -23,7 +23,7 @@ from groupwise.rewards.workers.limits import Limits
 from groupwise.rewards.workers.pool import WorkerPool
 from groupwise.rewards.workers.target import Target
 
-MEMORY_MB = 384
+MEMORY_MB = 256
 """MiB of address space: a worker uses about 50 MiB of memory, and what it computes is bounded."""
 
 

@@ -1,15 +1,15 @@
-"""Text to tokens: LaTeX, plain notation such as `2*sqrt(3)`, and the characters of Unicode that mean the same.
+"""Tidied text to tokens: LaTeX, and plain notation such as `2*sqrt(3)`.
 
-Markup that changes nothing (`\\left`, `\\displaystyle`, spaces, dollars around mathematics) is dropped. What a text
-macro holds becomes words. Nothing else is ever dropped: an unknown character or command is `Unreadable`.
+Spaces and the dollars around mathematics are dropped, and what a text macro holds becomes words. Nothing else is ever
+dropped: an unknown character or command is `Unreadable`.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import NamedTuple
 
+from groupwise.rewards.math.characters import TEXT_MACROS
 from groupwise.rewards.math.tree import Unreadable
 
 LONGEST = 50_000
@@ -27,72 +27,23 @@ class Token(NamedTuple):
     """Whether a space stands before it."""
 
 
-_CHARACTERS = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-", "－": "-", "×": r"\times ", "÷": r"\div ", "·": r"\cdot ", "⋅": r"\cdot ",
-    "∙": r"\cdot ", "∗": "*", "∕": "/", "⁄": "/", "√": r"\sqrt ", "∛": r"\sqrt[3] ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ",
-    "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "±": r"\pm ", "∓": r"\mp ", "°": r"^\circ ", "º": r"^\circ ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
-    "∅": r"\emptyset ", "ø": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "…": r"\ldots ", "⋯": r"\ldots ", "′": "'", "’": "'", "‘": "'", "“": '"', "”": '"',
-    "″": "''", "⟨": r"\langle ", "⟩": r"\rangle ", "，": ", ", "。": ".", "：": ":", "（": "(", "）": ")", "；": ";", "％": "%", "＝": "=", "＋": "+", "θ": r"\theta ",
-    "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "Δ": r"\Delta ", "∠": r"\angle ",
-    "△": r"\triangle ", "℃": r"^\circ C", "℉": r"^\circ F", "≡": r"\equiv ", "⊥": r"\perp ", "∥": r"\parallel ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-    "⌉": r"\rceil ", "、": ", ", "→": r"\to ", "∶": ":", "ː": ":", "∖": r"\setminus ",
-}  # fmt: skip
-_RAISED, _LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "₀₁₂₃₄₅₆₇₈₉"
-_RUN_RAISED = re.compile(f"[{_RAISED}]+")
-_RUN_LOWERED = re.compile(f"[{_LOWERED}]+")
-_SAME_FOR_ALL = re.compile(
-    r"\\!\s*|\\(?:left|right)\s*\.|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|"
-    r"mathstrut|strut|normalsize|large|Large|bf|rm|it|mathsurround|noindent|centering|hfill|smallskip)(?![A-Za-z])|"
-    r"\\(?:[hvm]space|mskip|hskip|kern)\*?\s*\{[^{}]*\}|\\[hv]?phantom\s*(?:\{[^{}]*\}|[^{}\\])|\\(?:label|tag|color)\s*\{[^{}]*\}|\\(?:ensuremath|boxed|fbox|underline|mathop|mathord|mathbin|mathrel)(?=\s*\{)"
-)
-_NUMBER = (
-    r"(?:(?:\d{1,3}(?:(?:,|\\,)\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})(?![\d]|,\d)"  # thousands, or hundreds of thousands of lakhs
-    r"|\d{1,3}(?:[ ]\d{3})+(?![\d/,]|\.\d)|\d+)(?:\.(?:\d+|(?!\d)(?=\\overline|\\dot|\\bar)))?|\.\d+|\.(?=\\overline|\\bar|\\dot)"
-)
+_NUMBER = r"""(?:(?:\d{1,3}(?:(?:,|\\,)\d{3})+ | \d{1,2}(?:,\d{2})+,\d{3})(?!\d|,\d)      # thousands, or lakhs
+    | \d{1,3}(?:[ ]\d{3})+(?![\d/,]|\.\d) | \d+)(?:\.(?:\d+|(?=\\overline|\\dot|\\bar)))?
+    | \.\d+ | \.(?=\\overline|\\bar|\\dot)"""
 _PLAIN_NUMBER = r"\d+(?:\.(?:\d+|(?=\\overline|\\dot|\\bar)))?|\.\d+"
 _REST = r"""
     (?P<space>(?:\s|~|\\[,;:>/\s]|\\(?:qquad|quad|thinspace|enspace|space|newline)(?![A-Za-z]))+)
   | (?P<number>(?:{number})(?:[eE][-+]?\d{{1,5}}(?![\dA-Za-z]))?)
-  | (?P<text>\\(?:text|mbox|hbox|textbf|textit|textrm|textnormal|textsf|texttt|textup|emph|mathrm|mathbf|mathit|mathsf|mathtt|mathcal|bold|boldsymbol|bm|operatorname\*?)(?![A-Za-z])\s*(?=\{{|[A-Za-z0-9]))
+  | (?P<text>\\(?:{macros})(?![A-Za-z])\s*(?=\{{|[A-Za-z0-9]))
   | (?P<environment>\\(?:begin|end)\s*\{{\s*[a-zA-Z]+\*?\s*\}})
   | (?P<command>\\[A-Za-z]+|\\\\|\\.)
   | (?P<letters>[^\W\d_]+)
   | (?P<mark>\*\*|<=|>=|!=|==|[-+*/^_=<>(){{}}\[\]|,;:.!'"%$&€£¥₹?])
 """
-_WITH = re.compile(_REST.format(number=_NUMBER), re.VERBOSE | re.ASCII)
-_WITHOUT = re.compile(_REST.format(number=_PLAIN_NUMBER), re.VERBOSE | re.ASCII)
+_WITH = re.compile(_REST.format(number=_NUMBER, macros=TEXT_MACROS), re.VERBOSE | re.ASCII)
+_WITHOUT = re.compile(_REST.format(number=_PLAIN_NUMBER, macros=TEXT_MACROS), re.VERBOSE | re.ASCII)
 AMBIGUOUS = re.compile(r"\d,\d{3}(?!\d)")
 """A comma that may part thousands or members."""
-
-
-def tidy(text: str) -> str:
-    """The text with one spelling for each thing that has several."""
-    out = []
-    for char in text:
-        if char in _CHARACTERS:
-            out.append(_CHARACTERS[char])
-        elif char.isascii() or char in _RAISED or char in _LOWERED:
-            out.append(char)
-        elif unicodedata.category(char) == "Nd":
-            out.append(str(unicodedata.decimal(char)))
-        elif unicodedata.category(char) == "No" and unicodedata.decomposition(char).startswith("<fraction>"):
-            top, _, bottom = unicodedata.normalize("NFKC", char).partition("⁄")
-            out.append(f"\\frac{{{top}}}{{{bottom}}}")
-        elif unicodedata.category(char) in ("No", "So"):  # circled digits and the like are labels
-            out.append(char)
-        elif unicodedata.category(char) == "Zs":
-            out.append(" ")
-        elif unicodedata.category(char) != "Cf":  # marks of direction and the like have no width
-            out.append(unicodedata.normalize("NFKC", char))
-    plain = _RUN_RAISED.sub(
-        lambda run: "^{" + unicodedata.normalize("NFKC", run.group()).replace("−", "-") + "}", "".join(out)
-    )
-    plain = _RUN_LOWERED.sub(lambda run: "_{" + unicodedata.normalize("NFKC", run.group()) + "}", plain)
-    if "\\begin" not in plain or "\\\\begin" in plain:
-        plain = re.sub(r"(?<!\\)\\\\(?=[A-Za-z]{3})", lambda _: "\\", plain)  # a doubled backslash before a command
-    plain = re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)", r"\\times ", plain)
-    plain = plain.replace("{,}", ",").replace("\\!", "\\! ")
-    return _SAME_FOR_ALL.sub("", plain).strip()
 
 
 def tokenize(text: str, *, thousands: bool = True) -> list[Token]:

@@ -93,6 +93,14 @@ def walk(node: Node) -> Iterator[Node]:
         todo.extend(node.args)
 
 
+def depth(node: Node) -> int:
+    """Levels of the tree."""
+    level, levels = [node], 0
+    while level:
+        level, levels = [arg for part in level for arg in part.args], levels + 1
+    return levels
+
+
 CONSTANTS = {"pi", "e", "i"}
 """Symbols that stand for a number."""
 

@@ -73,6 +73,8 @@ _UNITS = {
     for kind, size, *names in (line.split() for line in _TABLE.strip().splitlines())
     for name in names
 }
+KINDS = {unit.kind for unit in _UNITS.values()}
+"""What is measured, unlike what is counted."""
 COMPOUND = {"mph": ("mile", "hour"), "kph": ("km", "hour"), "kmh": ("km", "hour"), "kmph": ("km", "hour")}
 """Names of one unit by another."""
 CURRENCIES = {"money", "euro", "sterling", "yen", "yuan", "rupee"}

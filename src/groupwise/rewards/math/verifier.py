@@ -41,7 +41,7 @@ class Verifier:
         wall_seconds: float = 20.0,
         memory_mb: int | None = MEMORY_MB,
     ) -> None:
-        """`workers` calls at most are served at once, each within CPU and wall-clock seconds and MiB of address space."""
+        """At most `workers` calls at once, each within CPU and wall-clock seconds and MiB of address space."""
         self._pool = pool_of(policy or Policy(), workers, Limits(cpu_seconds, wall_seconds, memory_mb), _COLUMN)
 
     def __enter__(self) -> Verifier:
@@ -53,7 +53,7 @@ class Verifier:
         self.close()
 
     def grade(self, text: str, gold: Any, finish_reason: FinishReason = "stop") -> Score:
-        """1 where the answer in `text` is the gold, else 0; not scored where the gold can't be read or a limit is met."""
+        """1 where the answer in `text` is the gold, else 0; not scored for an unreadable gold or a limit met."""
         return self.outcomes([(text, gold)], finish_reason)[0].score
 
     def grade_many(self, pairs: Iterable[tuple[str, Any]], finish_reason: FinishReason = "stop") -> list[Score]:

@@ -5,52 +5,22 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from groupwise.rewards.math.characters import TEXT_MACROS
 from groupwise.rewards.math.cursor import FUNCTIONS
 from groupwise.rewards.math.numerals import from_words
 from groupwise.rewards.math.regions import MINUS, PLUS
-from groupwise.rewards.math.tree import Node, num
+from groupwise.rewards.math.tree import Node, names, num
 from groupwise.rewards.math.units import is_unit, singular
 
-_MACRO = re.compile(
-    r"\\(?:text|mbox|hbox|textbf|textit|textrm|textnormal|textsf|texttt|emph|mathrm|mathbf|mathit|mathsf|operatorname)\s*(?=\{)|\\[,;:! ]|[{}$~]"
-)
+_MACRO = re.compile(rf"\\(?:{TEXT_MACROS})\s*(?=\{{)|\\[,;:! ]|[{{}}$~]")
 _ARTICLES = {"a", "an", "the"}
 _COPULAS = {"is", "are", "was", "were", "be", "form", "forms", "equals", "becomes", "called"}
-_MONTHS = set(
-    [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ]
+_MONTHS = names("january february march april may june july august september october november december")
+_ELSEWHERE = names(
+    """see refer figure diagram graph table shown above below vary varies proof omitted provided attached sketch
+    drawing"""
 )
-_ELSEWHERE = {
-    "see",
-    "refer",
-    "figure",
-    "diagram",
-    "graph",
-    "table",
-    "shown",
-    "above",
-    "below",
-    "vary",
-    "varies",
-    "proof",
-    "omitted",
-    "provided",
-    "attached",
-    "sketch",
-    "drawing",
-}
+"""Words of a gold that says where the answer is."""
 _NOTHING = {
     "na",
     "none given",
@@ -67,10 +37,13 @@ _NOTHING = {
     "",
 }
 _PHRASES = {
-    "all real numbers": Node("reals"), "all reals": Node("reals"), "real numbers": Node("reals"), "any real number": Node("reals"), "all real": Node("reals"),
-    "infinity": PLUS, "positive infinity": PLUS, "infinite": PLUS, "negative infinity": MINUS, "minus infinity": MINUS,
-    "no solution": Node("empty"), "no solutions": Node("empty"), "no real solution": Node("empty"), "no real solutions": Node("empty"), "empty set": Node("empty"),
-}  # fmt: skip
+    **dict.fromkeys(("all real numbers", "all reals", "all real", "real numbers", "any real number"), Node("reals")),
+    **dict.fromkeys(("infinity", "positive infinity", "infinite"), PLUS),
+    **dict.fromkeys(("negative infinity", "minus infinity"), MINUS),
+    **dict.fromkeys(("no solution", "no solutions", "no real solution", "no real solutions"), Node("empty")),
+    "empty set": Node("empty"),
+}
+"""Mathematics in words."""
 _SMALL_WORDS = {"and", "or", "per", "pi", "inf", "infinity"}
 _SAME = dict.fromkeys(("dne", "undefined", "not defined"), "doe not exist")
 """In the singular, as all words are compared."""
@@ -87,7 +60,7 @@ _PARTS = {
     "tenth": 10,
 }
 _CHOICE = re.compile(
-    r"(?:(?:option|choice|answer)\s+)?(?:\(([A-Za-z])\)|([A-Za-z])(?=\s*$|[).:]))\s*[).:]*\s*(.*)",
+    r"(?:(?:option|choice|answer)\s*:?\s+)?(?:\(([A-Za-z])\)|([A-Za-z])(?=\s*$|[).:]))\s*[).:]*\s*(.*)",
     re.DOTALL | re.IGNORECASE,
 )
 _TIME = re.compile(r"(\d{1,2})\s*:\s*(\d\d)(?:\s*:\s*(\d\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
