@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import sys
+import threading
 import tomllib
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from pydantic import ValidationError
 
@@ -21,6 +23,10 @@ from groupwise.rewards.contract import Record
 from groupwise.rewards.pooled import PooledReward
 from groupwise.settings import Settings
 from groupwise.types import FinishReason
+
+if TYPE_CHECKING:
+    from groupwise.rewards.code import Code, IOTest, Limits
+    from groupwise.rewards.code.runner import Runner
 
 Table = TypeVar("Table", bound=Settings)
 
@@ -106,6 +112,74 @@ class TextJudge:
         self.reward.close()
 
 
+class CodeJudge:
+    """Programs in sandboxes: cases `{id, program, tests, io_tests, limits}`, of which all but the program may lack.
+
+    A sandbox ends with the thread that started it, so each thread has a runner of its own.
+    """
+
+    unjudged = "error"
+
+    def __init__(self, settings: Code) -> None:
+        """Raises `RewardError` where no sandbox can be made on this machine."""
+        from groupwise.rewards.code import run
+
+        self.settings = settings
+        self._own, self._lock = threading.local(), threading.Lock()
+        self._runners: list[Runner] = []
+        run("x = 1", "assert x == 1", libraries=settings.libraries, isolation=settings.isolation)
+
+    def judge(self, case: Mapping[str, Any]) -> Verdict:
+        from groupwise.rewards.code.box import BoxError
+
+        program = field(case, "program", str, "a text")
+        tests = field(case, "tests", str, "a text", "")
+        pairs = [_pair(pair) for pair in field(case, "io_tests", list, "a list of pairs", [])]
+        limits = self._limits(field(case, "limits", dict, "an object", {}))
+        reason = ""
+        for _ in range(2):
+            try:
+                result = self._runner().run(program, tests, pairs, limits)
+            except BoxError as error:  # the machine's fault, which may pass
+                reason = f"no sandbox: {error}"
+            else:
+                return Verdict(result.verdict, result.reason, result.cpu_seconds, result.wall_seconds)
+        return Verdict("error", reason)
+
+    def close(self) -> None:
+        for runner in self._runners:
+            runner.close()
+
+    def _runner(self) -> Runner:
+        from groupwise.rewards.code.runner import Runner
+
+        runner: Runner | None = getattr(self._own, "runner", None)
+        if runner is None:
+            runner = self._own.runner = Runner(self.settings.libraries, self.settings.isolation, spare=True)
+            with self._lock:
+                self._runners.append(runner)
+        return runner
+
+    def _limits(self, given: Mapping[str, Any]) -> Limits:
+        from groupwise.rewards.code import Limits
+
+        timeout = field(given, "timeout_s", (int, float), "a number", self.settings.timeout_s)
+        memory = field(given, "memory_mb", (int, float), "a number", self.settings.program_memory_mb)
+        if not (0 < timeout < math.inf and 0 < memory < math.inf):
+            raise BadCase(f"the limits timeout_s = {timeout}, memory_mb = {memory} are not above 0")
+        return Limits(float(timeout), int(memory))
+
+
+def _pair(pair: Any) -> IOTest:
+    """A pair of input and output: `{stdin, stdout}`, or two texts."""
+    from groupwise.rewards.code import IOTest
+
+    texts = [pair.get("stdin"), pair.get("stdout")] if isinstance(pair, Mapping) else pair
+    if not isinstance(texts, list) or [type(text) for text in texts] != [str, str]:
+        raise BadCase("the field 'io_tests' holds something else than pairs of texts")
+    return IOTest(*texts)
+
+
 def math_judge(overrides: Sequence[str], workers: int) -> TextJudge:
     """The verifier `math`; `overrides` are its settings. Raises `RewardError`."""
     from groupwise.rewards.math import Math
@@ -114,5 +188,12 @@ def math_judge(overrides: Sequence[str], workers: int) -> TextJudge:
     return TextJudge(settings.build(Path.cwd()), settings.column)
 
 
-JUDGES: dict[str, Callable[[Sequence[str], int], Judge]] = {"math": math_judge}
+def code_judge(overrides: Sequence[str], workers: int) -> CodeJudge:
+    """The verifier `code`; `overrides` are its settings. Raises `RewardError`."""
+    from groupwise.rewards.code import Code
+
+    return CodeJudge(settings_from(Code, overrides, workers=workers))
+
+
+JUDGES: dict[str, Callable[[Sequence[str], int], Judge]] = {"math": math_judge, "code": code_judge}
 """By the name that `groupwise verify` takes."""

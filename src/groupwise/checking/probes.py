@@ -7,7 +7,7 @@ From the first form that was called right come the spoilt ones:
 |---|---|
 | nothing | the empty completion |
 | cut in half | the first half of the accepted completion, cut at the token limit |
-| a digit changed | the answer's last digit replaced by the next one |
+| a digit changed | the last digit of an answer of one line replaced by the next one |
 | the sign changed | of an answer that is a number other than 0 |
 | another row's answer | written in the same form |
 
@@ -96,9 +96,12 @@ def spoilt_probes(settings: RewardSettings, accepted: Probe, others: Sequence[Pr
 
 
 def digit_changed(answer: str) -> str | None:
-    """The last digit replaced by the next one, 9 by 0; None where there is no digit."""
+    """The last digit replaced by the next one, 9 by 0; None where there is no digit.
+
+    A text of several lines, such as a program, may hold digits that don't matter: None.
+    """
     last = re.search(r"[0-9](?=[^0-9]*\Z)", answer)
-    if last is None:
+    if last is None or "\n" in answer.strip():
         return None
     return f"{answer[: last.start()]}{(int(last.group()) + 1) % 10}{answer[last.end() :]}"
 

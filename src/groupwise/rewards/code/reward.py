@@ -67,6 +67,12 @@ class Code(PooledSettings):
         target = Target("groupwise.rewards.code.reward", "factory", json.dumps(given))
         return _CodeReward(self, WorkerPool(target, workers=self.workers, limits=self.limits))
 
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        return str(_cell(row, self.solution_column)) or None
+
+    def written(self, answer: str) -> Mapping[str, str]:
+        return {"as a block": as_block(answer)} if self.program == "block" else {"alone": answer}
+
 
 class _CodeReward(PooledReward):
     """The pool, and the check of the rows."""
