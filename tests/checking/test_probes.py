@@ -6,6 +6,8 @@ import pytest
 
 from groupwise.checking.probes import digit_changed, gold_probes, sample_rows, sign_changed, spoilt_probes
 from groupwise.rewards import Exact, Function, Number
+from groupwise.rewards.code import Code
+from groupwise.rewards.math import Math
 
 ROW = {"id": "a", "prompt": "6*7=", "answer": "42"}
 OTHER = {"id": "b", "prompt": "6*8=", "answer": "48"}
@@ -23,6 +25,17 @@ def test_golds_are_written_as_the_reward_documents_them() -> None:
         "in a sentence": "The answer is 42.",
     }
     assert texts(Number(column="gold"), {"id": "a", "gold": "6 * 7 = 42\n#### 1,042"})["after ####"] == "#### 1,042"
+
+
+def test_golds_of_mathematics_and_programs() -> None:
+    row = {"id": "a", "gold": "Therefore $\\boxed{\\frac{1}{2}}$."}
+    assert texts(Math(column="gold"), row)["in a box"] == "\\boxed{\\frac{1}{2}}"
+    assert texts(Math(column="gold"), {"id": "a", "gold": "see the figure"}) == {}
+    program = "def f(x):\n    return x + 1"
+    (probe,) = gold_probes(Code(solution_column="code"), {"id": "a", "code": program})
+    assert program in probe.text and probe.text.startswith("```python")
+    assert not list(gold_probes(Code(), {"id": "a", "code": program}))
+    assert digit_changed(program) is None
 
 
 def test_a_users_function_is_tried_with_all_that_the_row_offers() -> None:
