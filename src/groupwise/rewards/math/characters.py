@@ -17,9 +17,10 @@ _SAME = {
     r"\le ": "≤⩽", r"\ge ": "≥⩾", r"\ne ": "≠", r"\approx ": "≈", r"\equiv ": "≡", r"\pm ": "±", r"\mp ": "∓",
     r"^\circ ": "°º", r"^\circ C": "℃", r"^\circ F": "℉", r"\cup ": "∪", r"\cap ": "∩", r"\in ": "∈",
     r"\setminus ": "∖", r"\emptyset ": "∅ø", r"\mathbb{R}": "ℝ", r"\mathbb{Z}": "ℤ", r"\ldots ": "…⋯",
-    r"\langle ": "⟨", r"\rangle ": "⟩",    r"\lfloor ": "⌊", r"\rfloor ": "⌋", r"\lceil ": "⌈", r"\rceil ": "⌉", r"\to ": "→",
-    r"\perp ": "⊥", r"\parallel ": "∥",    r"\angle ": "∠", r"\triangle ": "△", r"\alpha ": "α", r"\beta ": "β", r"\gamma ": "γ", r"\theta ": "θ",
-    r"\lambda ": "λ", r"\mu ": "μ", r"\phi ": "φ", r"\omega ": "ω", r"\Delta ": "Δ",
+    r"\langle ": "⟨", r"\rangle ": "⟩", r"\lfloor ": "⌊", r"\rfloor ": "⌋", r"\lceil ": "⌈", r"\rceil ": "⌉",
+    r"\to ": "→", r"\perp ": "⊥", r"\parallel ": "∥", r"\angle ": "∠", r"\triangle ": "△", r"\alpha ": "α",
+    r"\beta ": "β", r"\gamma ": "γ", r"\theta ": "θ", r"\lambda ": "λ", r"\mu ": "μ", r"\phi ": "φ", r"\omega ": "ω",
+    r"\Delta ": "Δ",
 }  # fmt: skip
 """Each spelling, and the characters that mean it."""
 _CHARACTERS = {char: spelling for spelling, chars in _SAME.items() for char in chars}
@@ -29,8 +30,10 @@ _NOTHING = re.compile(
     r"""\\!\s* | \\(?:left|right)\s*\.
       | \\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|mathstrut|strut
             |normalsize|large|Large|bf|rm|it|noindent|centering|hfill|smallskip)(?![A-Za-z])
-      | \\(?:[hvm]space|mskip|hskip|kern)\*?\s*\{[^{}]*\} | \\[hv]?phantom\s*(?:\{[^{}]*\}|[^{}\\])
-      | \\(?:label|tag|color)\s*\{[^{}]*\}
+      | \\(?:[hvm]space|mskip|hskip|kern)\*?\s*(?:\{[^{}]*\}|-?[\d.]+\s*(?:em|ex|pt|mu|cm|mm|in))
+      | \\[hv]?phantom\s*(?:\{[^{}]*\}|[^{}\\])
+      | \\(?:label|tag|color|textcolor|colorbox)\s*\{[^{}]*\}
+      | (?<![A-Za-z])(?:US|AU|CA|NZ|HK)(?=\s*\\?\$)
       | \\(?:ensuremath|boxed|fbox|underline|mathop|mathord|mathbin|mathrel)(?=\s*\{)""",
     re.VERBOSE,
 )

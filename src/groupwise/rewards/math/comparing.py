@@ -9,11 +9,11 @@ understood on one side is equal to nothing but itself.
 from __future__ import annotations
 
 from groupwise.rewards.math.comparing_values import Values
-from groupwise.rewards.math.equality import proportional
+from groupwise.rewards.math.equality import equal, proportional
 from groupwise.rewards.math.names import Contradiction, as_members, plain_value, renamed_argument, split_name
 from groupwise.rewards.math.regions import NoRegion, region, same_region
 from groupwise.rewards.math.structure import same_structure
-from groupwise.rewards.math.tree import Node, add, has, neg, num, variables
+from groupwise.rewards.math.tree import Node, add, has, neg, num, substituted, variables
 
 MOST_MEMBERS = 300
 """Of lists whose members are compared each with each."""
@@ -33,7 +33,7 @@ class Comparison(Values):
         except Contradiction:
             return False
         gold, answer = _unnamed(gold), _unnamed(answer)
-        gold, answer = _assignments(gold, answer), _assignments(answer, gold)
+        gold, answer = _assignments(gold, answer), _assignments(answer, gold)  # of what both were
         heads = {gold.head, answer.head}
         if "relation" in heads and (decided := self._relations(gold, answer)) is not None:
             return decided
@@ -69,7 +69,9 @@ class Comparison(Values):
             sides = [add(node.args[0], neg(node.args[-1])) for node in (gold, answer)]
             if any(has(side, "bracket", "list", "set", "matrix", "inf", "dots", "unit") for side in sides):
                 return same_structure(gold, answer)
-            return proportional(*sides) is True or same_structure(gold, answer)
+            if proportional(*sides) is True or same_structure(gold, answer):
+                return True
+            return _solves(named_gold, sides[1]) or _solves(named_answer, sides[0])
         if named_gold and answer.head != "relation":
             return self.same(named_gold[1], answer)
         if named_answer and gold.head != "relation":
@@ -247,7 +249,9 @@ class Comparison(Values):
 
 
 def _unnamed(node: Node) -> Node:
-    """P(4, -9) as the tuple."""
+    """P(4, -9) as the tuple, and [x = 2, y = 3] as the list."""
+    if node.head == "bracket" and len(node.args) > 1 and all(split_name(arg) for arg in node.args):
+        return Node("list", node.args)
     if node.head == "mul" and len(node.args) == 2 and node.args[1].head == "bracket":
         name = node.args[0]
         return node.args[1] if name.head == "sym" and name.name.isupper() else node
@@ -256,13 +260,29 @@ def _unnamed(node: Node) -> Node:
 
 def _assignments(node: Node, other: Node) -> Node:
     """(a, b) = (1, 5), beside a list of assignments, as a = 1, b = 5."""
-    pair = split_name(node)
-    if pair is None or other.head != "list" or not all(arg.head == "relation" for arg in other.args):
+    pair, other_pair = split_name(node), split_name(other)
+    assigned = other.head == "list" and all(arg.head == "relation" for arg in other.args)
+    renamed = (
+        other_pair is not None and pair is not None and other_pair[0] != pair[0] and other_pair[0].head == "bracket"
+    )
+    if pair is None or not (assigned or renamed):
         return node
     name, value = pair
     if name.head != "bracket" or value.head != "bracket" or len(name.args) != len(value.args):
         return node
     return Node("list", tuple(Node("relation", both, "=") for both in zip(name.args, value.args, strict=True)))
+
+
+def _solves(named: tuple[Node, Node] | None, difference: Node) -> bool:
+    """Whether y = g(x) is what an equation that is linear in y says."""
+    if named is None or named[0].head != "sym" or named[0].name not in variables(difference):
+        return False
+    name, value = named
+    at = [substituted(difference, name.name, num(place)) for place in (0, 1, 2)]
+    slope, next_slope = add(at[1], neg(at[0])), add(at[2], neg(at[1]))
+    if equal(slope, next_slope) is not True or equal(slope, num(0)) is not False:
+        return False
+    return equal(substituted(difference, name.name, value), num(0)) is True
 
 
 def _links(node: Node) -> list[tuple[Node, str]]:

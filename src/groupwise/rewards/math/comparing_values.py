@@ -80,7 +80,8 @@ class Values:
         shares = ["share" in one.kinds for one in (ours, theirs)]
         if shares[0] != shares[1]:
             return self._percent(*((ours, theirs) if shares[0] else (theirs, ours)))
-        if ours.kinds and theirs.kinds and ours.size != theirs.size and self.policy.units != "ignore":
+        sizes = ours.kinds and theirs.kinds and "any" not in ours.kinds | theirs.kinds
+        if sizes and ours.size != theirs.size and self.policy.units != "ignore":
             if self.policy.units == "same" or not set(ours.kinds) & set(theirs.kinds):
                 return False
             self.notes.add("units: convert")
@@ -136,7 +137,7 @@ class Values:
         if value is not None and (value * 10 ** len(decimals)).denominator == 1:
             return False  # it could have been written exactly
         size = number_of(mul(add(decimal, neg(other)), num(10 ** len(decimals))))
-        if size is None or abs(size) > 1:
+        if size is None or not -1 <= size <= 1:
             return False
         self.notes.add(f"digits: {self.policy.digits}")
         return True

@@ -46,6 +46,7 @@ _ANCHORS = {
     "答え": r"答え\s*(?:は|:|：)",
     "ответ": r"ответ\s*:",
     "respuesta": r"respuesta\s*(?:es\b|:)",
+    "정답": r"정답\s*(?:은|:)",
     "réponse": r"réponse\s*(?:est\b|:)",
     "antwort": r"antwort\s*(?:ist\b|:)",
 }
@@ -62,7 +63,7 @@ _NEGATION = re.compile(r"\s*(?:\*\*)?not\b", re.IGNORECASE)
 _HEDGE = re.compile(r"\s*,?\s*(?:or|and)\b")
 _MATHS = re.compile(
     r"""\$\$(.+?)\$\$ | \\\[(.+?)\\\] | \\\((.+?)\\\)
-      | (?<![\\$])\$(?![\s\d.,]+\s+[a-zA-Z])([^$\n]+?)(?<!\\)\$      # not "$5 and $6"
+      | (?<![\\$])\$(?![\s\d.,]+\s+[a-zA-Z])(?!\s)([^$\n]+?)(?<![\\\s])\$(?!\d)     # not "$5 and $6"
       | \*\*([^*\n]+?)\*\* | __([^_\n]+?)__ | `([^`\n]+?)`""",
     re.DOTALL | re.VERBOSE,
 )
@@ -71,7 +72,10 @@ _NUMBER = re.compile(
         (?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)? (?:\.\d+)? (?<=\d) (?:\s?/\s?\d+(?!\d|\.\d))? (?:\s?\\?%)? (?!\w)""",
     re.VERBOSE,
 )
-_NUMBERS_BEFORE = re.compile(r"(?<![\w.])\d+[\s,;]*$")
+_PAIR = re.compile(r"[(\[][^()\[\]\n]{1,100},[^()\[\]\n]{1,100}[)\]](?=[.\s]*$)")
+_DENIED = re.compile(r"(?:\bnot|n't|\bnever)\s+$", re.IGNORECASE)
+_REFUSED = re.compile(r"\s*(?:is|was)\s+(?:wrong|incorrect|not\b|false)", re.IGNORECASE)
+_NUMBERS_BEFORE = re.compile(r"(?<![\w.])\d+(?:[\s,;]*|[-–])$")
 _SENTENCE = re.compile(r"\.(?=\s|$|\*|\\|\$)|[!?](?=\s[A-Z])|。|\n\s*\n|\n(?=\s*[A-Z#*-])")
 
 
@@ -98,7 +102,7 @@ def find(text: str, *, cut_off: bool = False) -> Found:
     if not whole:
         return Found((), "the completion is empty")
     last = find_last(whole)
-    is_part = last.rule == "as the last formula" and len(last.texts[0]) + 6 < len(whole)
+    is_part = last.rule == "as the last formula" and re.search(r"\w", whole.replace(last.texts[0], "", 1)) is not None
     if "\n" in whole or len(whole) > LONGEST_LINE or is_part:
         return last
     return Found((whole,), "as the whole text")
@@ -193,6 +197,11 @@ def find_last(text: str) -> Found:
         if maths is not None and not is_prose and (number is None or number.start() < maths.end()):
             return Found((_inside(maths),), "as the last formula")
         if number is not None:
+            pair = _PAIR.search(line)
+            if pair is not None and pair.start() < number.start() < pair.end():
+                return Found((pair.group(),), "as the last bracket")
+            if _DENIED.search(line, max(0, number.start() - 12), number.start()) or _REFUSED.match(line, number.end()):
+                return Found((), "the last number is denied")
             if _NUMBERS_BEFORE.search(line, max(0, number.start() - 50), number.start()):
                 return Found((), "several numbers side by side")
             return Found((number.group(),), "as the last number")

@@ -18,7 +18,7 @@ _NAMES = {
     **{"Re": "re", "Im": "im"},
 }
 """What mpmath calls them, where that differs."""
-_DIRECT = names("sin cos tan cot sec csc sinh cosh tanh coth asin acos atan acot asec acsc cbrt re im arg")
+_DIRECT = names("sin cos tan cot sec csc sinh cosh tanh coth asin acos atan acot asec acsc re im arg")
 """Functions that mpmath computes."""
 
 
@@ -98,6 +98,21 @@ def _binomial(evaluator: Evaluator, n: Any, k: Any) -> Any:
     return evaluator.mp.exp(gamma(top + 1) - gamma(bottom + 1) - gamma(top - bottom + 1))
 
 
+def _root(evaluator: Evaluator, value: Any, degree: Any) -> Any:
+    """Of a negative number with an odd degree, the real one."""
+    if degree == 0:
+        raise Undefined
+    odd = isinstance(degree, Fraction) and degree.denominator == 1 and degree % 2 == 1
+    inverse = evaluator.divide(Fraction(1), degree)
+    if odd and evaluator.real(value) and evaluator.inexact(value).real < 0:
+        return -evaluator.power(-value, inverse)
+    return evaluator.power(value, inverse)
+
+
+def _cube_root(evaluator: Evaluator, value: Any) -> Any:
+    return _root(evaluator, value, Fraction(3))
+
+
 def _absolute(evaluator: Evaluator, value: Any) -> Any:
     return abs(value)
 
@@ -136,6 +151,8 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "factorial": _factorial,
     "binom": _binomial,
     "abs": _absolute,
+    "root": _root,
+    "cbrt": _cube_root,
     "floor": _rounded(math.floor),
     "ceil": _rounded(math.ceil),
     "gcd": _whole(math.gcd),

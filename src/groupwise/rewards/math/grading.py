@@ -7,21 +7,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 from groupwise.rewards.contract import Record
+from groupwise.rewards.math.characters import tidy
 from groupwise.rewards.math.comparing import Comparison
 from groupwise.rewards.math.extraction import Found, find, find_announced, find_box, find_last
 from groupwise.rewards.math.policy import Policy
 from groupwise.rewards.math.reading import Reading, is_plain_decimal, read
 from groupwise.rewards.math.tree import Node, has
-from groupwise.rewards.math.words import points_elsewhere, prose_words, same_words
+from groupwise.rewards.math.words import begins_as_prose, points_elsewhere, prose_words, same_words
 from groupwise.types import FinishReason, Score
 
-MOST_WORDS = (6, 1)
-"""Of an answer outside a box: where it is announced, and where it is the whole text. More are prose."""
+MOST_WORDS = 6
+"""Of an answer that is announced. More are prose."""
+_ANNOUNCED = re.compile(r"[A-Za-z ]*:\s*\$([^$]+)\$\s*\.?")
+"""A gold such as `Solution is: $k=4$`."""
 LONGEST_SHOWN = 80
 """Characters of a text that a reason shows."""
 
@@ -51,6 +55,8 @@ def _read_gold(gold: str) -> Reading | None:
     text = gold if box is None else box.texts[0]
     if "####" in text:
         text = text.rpartition("####")[2]
+    if (announced := _ANNOUNCED.fullmatch(text)) is not None:
+        text = announced[1]
     if not text.strip() or points_elsewhere(text):
         return None
     reading = read(text)
@@ -87,6 +93,10 @@ def _judge(gold: Reading, found: Found, policy: Policy) -> tuple[bool, str, str]
     if not found.texts:
         return False, "there is no answer", ""
     answer = _first_read(found)
+    if answer is None and gold.wordy:
+        said = next((text for text in found.texts if same_words(gold.text, tidy(text), case=policy.case)), None)
+        if said is not None:
+            return True, "the same words", said
     if answer is None:
         return False, f"it can't be read ({read(found.texts[0]).problem or 'no mathematics'})", found.texts[0]
     comparison = Comparison(policy)
@@ -98,10 +108,10 @@ def _judge(gold: Reading, found: Found, policy: Policy) -> tuple[bool, str, str]
 
 def _first_read(found: Found) -> Reading | None:
     """The first text that is an answer and not prose; of prose, its last formula or number."""
-    most = MOST_WORDS[found.rule == "as the whole text"]
     for text in found.texts:
         reading = read(text)
-        if reading.understood and (found.boxed or prose_words(text) <= most) or reading.too_long:
+        is_prose = begins_as_prose(text) if found.rule == "as the whole text" else prose_words(text) > MOST_WORDS
+        if reading.understood and (found.boxed or not is_prose) or reading.too_long:
             return reading
     if found.boxed:
         return None
@@ -115,6 +125,8 @@ def same_answer(gold: Reading, answer: Reading, comparison: Comparison) -> bool:
     policy = comparison.policy
     if gold.choice and (decided := _same_choice(gold.choice, answer.choice, policy)) is not None:
         return decided
+    if gold.choice and gold.choice[1]:  # (D) 12 may be met by either
+        return same_answer(read(gold.choice[1]), answer, comparison)
     if (gold.wordy or answer.wordy) and same_words(gold.text, answer.text, case=policy.case):
         return True
     if gold.too_long or answer.too_long:
@@ -128,7 +140,9 @@ def _same_choice(gold: tuple[str, str], answer: tuple[str, str] | None, policy: 
     """None where the gold isn't the letter of a choice, or the answer isn't one."""
     if not gold[0].isupper() or answer is None:
         return None
-    return gold[0] == answer[0] or not policy.case and gold[0] == answer[0].upper()
+    if gold[0] != answer[0] and (policy.case or gold[0] != answer[0].upper()):
+        return False
+    return not (gold[1] and answer[1]) or same_answer(read(gold[1]), read(answer[1]), Comparison(policy))
 
 
 def _pairs(gold: Reading, answer: Reading) -> Iterator[tuple[Node, Node]]:

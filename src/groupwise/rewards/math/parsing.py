@@ -36,6 +36,11 @@ RELATIONS = {
 }
 """Each sign by the ways to write it."""
 _SETS = {"cup": "union", "cap": "both", "setminus": "without", "backslash": "without"}
+_SIGNS = {
+    **{(False, "+"): "+", (False, "-"): "-", (False, "pm"): "+-", (False, "mp"): "-+"},
+    **{(True, "plus"): "+", (True, "minus"): "-", (True, "negative"): "-"},
+}
+"""Each sign by whether it is a word, and how it is written."""
 _TIMES = {"*", "times", "cdot", "cdotp", "bullet", "ast"}
 DEEPEST_TREE = 150
 """Levels of a tree: what walks it may call itself so often."""
@@ -147,11 +152,7 @@ class Parser(Atoms):
         sign = None
         while True:
             text = self.next.text
-            found = (
-                {"+": "+", "-": "-", "pm": "+-", "mp": "-+"}.get(text)
-                if self.next.kind in ("mark", "command")
-                else None
-            )
+            found = _SIGNS.get((self.next.kind in ("word", "letters"), text))
             if found is None:
                 return sign
             self.advance()
@@ -168,6 +169,9 @@ class Parser(Atoms):
             if token.kind in ("mark", "command") and token.text in _TIMES:
                 self.advance()
                 factors.append(self._signed_power())
+            elif token.text == "per" and self.peek(1).text == "cent":
+                self.advance(), self.advance()
+                factors.append(Node("unit", name="%"))
             elif (
                 token.text in ("/", "div")
                 and token.kind != "word"

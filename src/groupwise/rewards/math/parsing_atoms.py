@@ -23,7 +23,7 @@ class Atoms(Words):
         if kind in ("word", "letters"):
             return text.lower() not in BETWEEN
         if kind == "mark":
-            return text in "([{$€£¥₹" and not self.at_turned_bracket() or text == "|" and not self.in_bars
+            return text in "([{$€£¥₹¢" and not self.at_turned_bracket() or text == "|" and not self.in_bars
         if kind == "command":
             return text in FUNCTIONS | GREEK | SHAPES | DECORATIONS or text in _COMMANDS
         return kind == "number" or kind == "environment" and text.startswith("\\begin")
@@ -52,7 +52,7 @@ class Atoms(Words):
             return self._group()
         if text == "|":
             return self._bars("|")
-        if text in "$€£¥₹":
+        if text in "$€£¥₹¢":
             return self.currency(text)
         raise Unreadable(repr(text))
 
@@ -138,7 +138,7 @@ class Atoms(Words):
             self.expect("]")
         token = self.next
         inside = self.atom() if token.kind == "number" else self.argument()
-        return call("sqrt", inside) if degree is None else power(inside, power(degree, num(-1)))
+        return call("sqrt", inside) if degree is None else call("root", inside, degree)
 
     def set(self) -> Node:
         """A set: its members, or a variable and its condition."""
@@ -262,6 +262,8 @@ class Atoms(Words):
         rows = [row for row in rows if row]
         if not rows:
             raise Unreadable("an empty matrix")
+        if name == "array" and len(rows) == len(rows[0]) == 1:
+            return rows[0][0]
         if name not in _MATRICES:
             return Node("list", tuple(entry for row in rows for entry in row), "and")
         return Node("det" if name == "vmatrix" else "matrix", tuple(Node("row", tuple(row)) for row in rows))

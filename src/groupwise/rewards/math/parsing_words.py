@@ -83,6 +83,7 @@ class Words(Cursor):
             self.next.kind in ("word", "letters")
             and self.next.spaced
             and self.next.text.lower() not in BETWEEN | {"squared", "cubed"}
+            and not (known(words[-1]) and known(self.next.text))
         ):
             words.append(self.advance().text)
         if _NO_NOUNS & {word.lower() for word in words}:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from groupwise.rewards.math.evaluating import exact
 from groupwise.rewards.math.tree import Node, add, has, mul, num, power, variables, walk
-from groupwise.rewards.math.units import COMPOUND, KINDS, known, unit_of
+from groupwise.rewards.math.units import COMPOUND, CURRENCIES, KINDS, known, unit_of
 
 
 @dataclass(slots=True)
@@ -34,7 +34,13 @@ def quantity(node: Node, letters: frozenset[str] = frozenset()) -> Quantity:
     for factor, exponent in factors:
         name = _unit_name(factor, letters, with_unit)
         if name == "":
-            if parts[-1].kinds and values[-1] and factor.head == "num" and exponent == 1:  # 5 ft 6 in
+            if (
+                parts[-1].kinds
+                and not set(parts[-1].kinds) & CURRENCIES
+                and values[-1]
+                and factor.head == "num"
+                and exponent == 1
+            ):  # 5 ft 6 in
                 parts.append(Quantity(num(1)))
                 values.append([])
             values[-1].append(factor if exponent == 1 else power(factor, num(exponent)))

@@ -55,13 +55,7 @@ def read(text: str) -> Reading:
     special = time_of_day(bare) or (phrase(bare) if wordy else None) or _based(bare)
     trees: list[Node] = [] if special is None else [special]
     problem = ""
-    for thousands in (
-        ()
-        if special is not None
-        else (True, False)
-        if AMBIGUOUS.search(bare) and not _NUMBER.fullmatch(bare)
-        else (True,)
-    ):
+    for thousands in () if special is not None else _ways(bare):
         try:
             tree = parse(bare, thousands=thousands)
         except (Unreadable, RecursionError, ZeroDivisionError) as error:
@@ -71,7 +65,17 @@ def read(text: str) -> Reading:
             trees.append(tree)
         else:
             wordy = True
+    wordy = wordy and not (trees and re.search(r"\d", bare))
     return Reading(bare, tuple(trees), wordy, choice(bare), _with_comma(bare), "" if trees else problem)
+
+
+def _ways(text: str) -> tuple[bool, ...]:
+    """Whether a comma before three digits parts thousands, or members, or may do either."""
+    if not AMBIGUOUS.search(text) or _NUMBER.fullmatch(text):
+        return (True,)
+    if text[0] in "([{" or text.startswith("\\{"):  # (20,100) is a pair, (20,100, 30,200) another one
+        return (re.search(r",\s", text) is not None,)
+    return True, False
 
 
 def is_plain_decimal(text: str) -> bool:

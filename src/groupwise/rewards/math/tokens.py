@@ -38,7 +38,7 @@ _REST = r"""
   | (?P<environment>\\(?:begin|end)\s*\{{\s*[a-zA-Z]+\*?\s*\}})
   | (?P<command>\\[A-Za-z]+|\\\\|\\.)
   | (?P<letters>[^\W\d_]+)
-  | (?P<mark>\*\*|<=|>=|!=|==|[-+*/^_=<>(){{}}\[\]|,;:.!'"%$&€£¥₹?])
+  | (?P<mark>\*\*|<=|>=|!=|==|[-+*/^_=<>(){{}}\[\]|,;:.!'"%$&€£¥₹¢?])
 """
 _WITH = re.compile(_REST.format(number=_NUMBER, macros=TEXT_MACROS), re.VERBOSE | re.ASCII)
 _WITHOUT = re.compile(_REST.format(number=_PLAIN_NUMBER, macros=TEXT_MACROS), re.VERBOSE | re.ASCII)

@@ -104,6 +104,15 @@ def prose_words(text: str) -> int:
     )
 
 
+def begins_as_prose(text: str) -> bool:
+    """Whether a text that nothing announces starts with a word, and isn't just one or two."""
+    words = re.findall(r"[^\W\d_]+", _MACRO.sub(" ", text))
+    first = re.match(r"\W*([^\W\d_]{2,})", _MACRO.sub(" ", text))
+    if first is None or text.lstrip()[:1] == "\\" or first[1] in FUNCTIONS or from_words([first[1]]) is not None:
+        return prose_words(text) > 2
+    return prose_words(text) > 0 and (len(words) > 2 or re.search(r"\d", text) is not None)
+
+
 def points_elsewhere(text: str) -> bool:
     """Whether a gold says where the answer is, or that there is none, instead of what it is."""
     words = words_of(text)
@@ -173,7 +182,7 @@ def time_of_day(text: str) -> Node | None:
         match is not None
         and int(match[1]) < 25
         and int(match[2]) < 60
-        and (match[4] or match[2][0] == "0" and match[1][0] != "0")
+        and (match[4] or match[2][0] == "0" or match[1][0] == "0")
     ):
         minutes = int(match[1]) * 60 + int(match[2]) + Fraction(int(match[3] or 0), 60)
         return Node("time", name=_DAY_TIMES.get((match[4] or "").lower(), ""), number=Fraction(minutes))
