@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,9 @@ from groupwise.algorithms.actor_critic import ActorCritic
 from groupwise.algorithms.group_relative import GroupRelative
 from groupwise.algorithms.policy_gradient import PolicyGradient
 from groupwise.algorithms.token_clip import TokenClip
+from groupwise.rewards.base import RewardSettings
+from groupwise.rewards.build import REWARDS
+from groupwise.rewards.pooled import PooledSettings
 from groupwise.run import Run, Stage
 from groupwise.settings import Settings
 
@@ -63,8 +66,11 @@ algorithm.
 | temperature, τ | `sampling.temperature` | |
 """
 
-SHARED = (AlgorithmSettings, PolicyGradient, GroupRelative, TokenClip, ActorCritic)
-"""Bases whose settings are written once for all algorithms that derive from them."""
+SHARED = {
+    "algorithm": (AlgorithmSettings, PolicyGradient, GroupRelative, TokenClip, ActorCritic),
+    "rewards": (RewardSettings, PooledSettings),
+}
+"""Bases whose settings are written once for all algorithms, or rewards, that derive from them."""
 
 WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "length at least"}
@@ -117,41 +123,44 @@ def sections() -> list[Section]:
             if not classes:
                 top.settings.append(setting(name, info))
             elif name == "algorithm":
-                found += algorithm_sections()
+                found += choices(name, ALGORITHMS)
+            elif name == "rewards":
+                found += choices(name, REWARDS)
             elif name != "stages":
                 for one in classes:
                     found += tables(f"{name}[{named(one)}]" if len(classes) > 1 else name, one)
     return found
 
 
-def algorithm_sections() -> list[Section]:
-    """What algorithms share, then what each has of its own, then the tables inside them, once for all that have one."""
+def choices(table: str, classes: Mapping[str, type[Settings]]) -> list[Section]:
+    """What the choices for a table share, then what each has of its own, then the tables inside them, once for all."""
     shared, own = [], []
     inner: dict[tuple[str, type[Settings]], list[str]] = {}
-    for owner in SHARED:
-        users = [name for name, cls in ALGORITHMS.items() if issubclass(cls, owner)]
-        title = f"`[algorithm]`, shared by {'all' if len(users) == len(ALGORITHMS) else ', '.join(users)}"
-        shared.append(difference(f"algorithm[{owner.__name__}]", owner, title))
-    for name, cls in ALGORITHMS.items():
-        own.append(difference(f"algorithm[{name}]", cls, ""))
+    brackets = f"[[{table}]]" if table == "rewards" else f"[{table}]"
+    for owner in SHARED[table]:
+        users = [name for name, cls in classes.items() if issubclass(cls, owner)]
+        title = f"`{brackets}`, shared by {'all' if len(users) == len(classes) else ', '.join(users)}"
+        shared.append(difference(table, owner.__name__, owner, title))
+    for name, cls in classes.items():
+        own.append(difference(table, name, cls, ""))
         for key, info in cls.model_fields.items():
             for one in settings_classes(info.annotation):
                 inner.setdefault((key, one), []).append(name)
     nested = []
     for (key, one), users in inner.items():
-        [section] = tables(f"algorithm[{key}]", one)
-        section.title, section.about = f"`[algorithm.{key}]`", f"{section.about} In {', '.join(users)}."
+        [section] = tables(f"{table}[{key}]", one)
+        section.title, section.about = f"`{brackets[:-1]}.{key}]`", f"{section.about} In {', '.join(users)}."
         nested.append(section)
     return shared + own + nested
 
 
-def difference(place: str, owner: type[Settings], title: str) -> Section:
+def difference(table: str, word: str, owner: type[Settings], title: str) -> Section:
     """The settings that a class doesn't have just so from a shared base."""
-    base = next((one for one in owner.__mro__[1:] if one in SHARED), None)
+    base = next((one for one in owner.__mro__[1:] if one in SHARED[table]), None)
     known = [setting(name, info) for name, info in base.model_fields.items()] if base is not None else []
     added = [setting(name, info) for name, info in owner.model_fields.items() if name != "name"]
     about = " ".join((owner.__doc__ or "").split())
-    return Section(place, about, [one for one in added if one not in known], title)
+    return Section(f"{table}[{word}]", about, [one for one in added if one not in known], title)
 
 
 def tables(place: str, owner: type[Settings]) -> list[Section]:

@@ -6,9 +6,12 @@ Errors that a user can mend end in one line and exit status 2. Heavy imports wai
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +39,14 @@ app = typer.Typer(
     learn from, then `groupwise train` it.
     """,
 )
+
+
+class Verifier(StrEnum):
+    """What `groupwise verify` can run."""
+
+    MATH = "math"
+    CODE = "code"
+
 
 RunArgument = Annotated[str, typer.Argument(help="A run file, or the name of a packaged run.", metavar="RUN")]
 SetOption = Annotated[
@@ -106,6 +117,93 @@ def sample(
 
 
 @app.command()
+def check_task(
+    run: RunArgument,
+    settings: SetOption = None,
+    rows: Annotated[int, typer.Option(min=1, help="How many rows' answers the rewards are tried on.")] = 50,
+    prompts: Annotated[int, typer.Option(min=1, help="How many prompts to sample groups for.")] = 16,
+    model: Annotated[bool, typer.Option("--model/--no-model", help="Whether to sample from the model.")] = True,
+) -> None:
+    """Check a run's rewards and prompts before any training.
+
+    Lists the golds that can't be used, tries each reward on gold, empty, cut and spoilt answers, and measures how much
+    signal the model's own completions give. Ends with status 1 where training would learn from wrong verdicts.
+    """
+    with _user_errors():
+        from groupwise.checking.showing import show_reports
+        from groupwise.checking.task import check_task as reports_of
+        from groupwise.telemetry.display import ConsoleDisplay
+
+        with ConsoleDisplay(Console(highlight=False)) as display:
+            reports = reports_of(run, settings or [], rows=rows, prompts=prompts, model=model, display=display)
+            show_reports(reports, display)
+    if any(report.serious for report in reports):
+        raise typer.Exit(1)
+
+
+@app.command()
+def verify(
+    verifier: Annotated[Verifier, typer.Argument(help="Which verifier.")],
+    cases: Annotated[str, typer.Argument(help="A file of JSON lines; - reads standard input.", metavar="CASES.jsonl")],
+    workers: Annotated[int | None, typer.Option(min=1, help="Cases at once; by default one for each core.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the verifier, e.g. `percent=strict`."),
+    ] = None,
+) -> None:
+    """Run a verifier on cases: JSON lines in, one JSON line out per case, in order.
+
+    Cases for `math` are `{id, gold, prediction}`, for `code` `{id, program, tests, io_tests, limits}`. Each line that
+    comes out has `id`, `verdict`, `reason`, `seconds` (CPU time of the case) and `wall_seconds`.
+    """
+    with _user_errors():
+        from groupwise.checking.judges import JUDGES, read_lines, write_verdicts
+
+        many = workers or len(os.sched_getaffinity(0))
+        with closing(JUDGES[verifier](settings or [], many)) as judge, read_lines(cases) as lines:
+            write_verdicts(lines, judge, many, sys.stdout)
+
+
+@app.command()
+def audit(
+    run_folder: Annotated[Path, typer.Argument(help="A run folder, finished or not.", metavar="RUN_DIR")],
+    grader: Annotated[
+        str | None, typer.Option("--with", metavar="REWARD", help="Judge the completions again, e.g. with `math`.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of that grader, e.g. `column=gold`."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, help="The most completions to judge again, spread over the run.")] = 2000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Look through a run's recorded completions for rewards that were gamed, or can't be trusted.
+
+    Says how many could not be scored and why, which part of the reward explains the gain, how length and repetition
+    moved, and which ten completions to read first.
+    """
+    with _user_errors():
+        import json
+
+        from groupwise.checking.audit import audit as audits_of
+        from groupwise.checking.audit import to_json
+        from groupwise.checking.audit_showing import show_audits
+        from groupwise.checking.regrade import opinion_json, second_opinion
+        from groupwise.telemetry.display import ConsoleDisplay
+        from groupwise.telemetry.run_folder import RunFolder
+
+        _only_with_a_grader(grader, settings)
+        folder = RunFolder.existing(run_folder)
+        audits = audits_of(folder)
+        opinion = None if grader is None else second_opinion(folder, grader, settings or [], most)
+        if as_json:
+            print(json.dumps({"stages": to_json(audits), "second_opinion": opinion_json(opinion)}, indent=2))
+        else:
+            with ConsoleDisplay(Console(highlight=False)) as display:
+                show_audits(audits, opinion, display)
+
+
+@app.command()
 def init(
     name: Annotated[str, typer.Argument(help="The name of a packaged run.")],
     out: Annotated[Path | None, typer.Option(help="The file to write; by default NAME.toml here.")] = None,
@@ -156,6 +254,8 @@ def export(
 ) -> None:
     """Write a plain Hugging Face model folder from a run: weights (adapters merged), tokenizer, generation config.
 
+    A step of a stage that trains a reward model gives that: a sequence classifier, or of steps a token classifier.
+
     The folder is read back and compared with the trained model before it is kept.
     """
     with _user_errors():
@@ -201,6 +301,13 @@ def _only_with_a_new_run(settings: Any, out: Any) -> None:
         raise RunFileError(
             "--set and --out don't go with --resume", fix="a resumed run keeps its settings and its folder"
         )
+
+
+def _only_with_a_grader(grader: str | None, settings: Any) -> None:
+    from groupwise.errors import RewardError
+
+    if settings and grader is None:
+        raise RewardError("--set is for the grader that --with names", fix="name one, for instance --with number")
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from groupwise.algorithms.contract import Algorithm
 from groupwise.core.layout import precision
 from groupwise.core.rows import floats, pack_rows, pack_values, unpack_rows
 from groupwise.errors import DataError, RunFileError
-from groupwise.types import Batch, Completion, Group, Maximum, Mean, Metric, Prompt, Score, Segment
+from groupwise.types import Batch, Completion, Group, Mean, Metric, Prompt, Score, Segment
 
 _NO_PROMPT = Prompt("", (), "")
 _PER_ROW = ("rewards", "correct", "step_rewards", "step_ends", "truncated", "group_ids", "pair_ids", "final_values")
@@ -304,10 +304,9 @@ def _run(
 
 
 def _number(metric: Metric) -> float | None:
-    if isinstance(metric, Maximum):
-        return metric.value
-    assert isinstance(metric, Mean)
-    return metric.total / metric.count if metric.count else None
+    if isinstance(metric, Mean):
+        return metric.total / metric.count if metric.count else None
+    return metric.value
 
 
 def _rows(value: Any, kept: Sequence[int]) -> Any:

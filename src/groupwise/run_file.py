@@ -192,10 +192,11 @@ def _make_paths_absolute(raw: dict[str, Any], base: Path) -> None:
         if isinstance(stage, dict):
             absolute(stage, "samples")
             absolute(stage.get("task"), "path", "test_path")
+            absolute(stage.get("critic"), "start")
             prompts = stage.get("prompts")
             absolute(prompts.get("chat") if isinstance(prompts, dict) else None, "template")
             for reward in _list(stage.get("rewards")):
-                absolute(reward, "file")
+                absolute(reward, "file", "model")
 
 
 def _list(value: Any) -> list[Any]:

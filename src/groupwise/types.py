@@ -165,4 +165,11 @@ class Maximum:
     value: float
 
 
-Metric = Mean | Maximum
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A metric that is a sum over micro-batches and ranks, such as a loss whose weights are the whole step's."""
+
+    value: float
+
+
+Metric = Mean | Maximum | Total

@@ -28,8 +28,10 @@ from groupwise.algorithms import (
     DrGRPO,
     GSPOToken,
     OnlineRFT,
+    ProcessRewardModel,
     ReinforcePP,
     ReinforcePPBaseline,
+    RewardModel,
     ValuePretraining,
 )
 from groupwise.core.corrections import Correction
@@ -83,8 +85,14 @@ ALGORITHMS: dict[str, Any] = {
     "online_rft": OnlineRFT(),
     "sft": SFT(),
     "sft-seq": SFT(aggregation="seq-mean-token-mean"),
+    "process_reward_model": ProcessRewardModel(),
 }
-PAIRS = {"dpo": DPO(), "dpo-means": DPO(length_normalise=True, beta=0.5), "dpo-smooth": DPO(label_smoothing=0.1)}
+PAIRS = {
+    "dpo": DPO(),
+    "dpo-means": DPO(length_normalise=True, beta=0.5),
+    "dpo-smooth": DPO(label_smoothing=0.1),
+    "reward_model": RewardModel(),
+}
 
 
 def tensor(values: list) -> Tensor:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judging import DATA
 from pairs import TRAINED_ON, pair_accuracy
 from sums_runs import RECIPES, accuracies, explained_variances
 
@@ -37,7 +38,7 @@ def turn_round(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 def test_every_algorithm_is_here() -> None:
-    assert {*RECIPES, "dpo", "value_pretraining"} == set(ALGORITHMS)
+    assert {*RECIPES, *DATA, "dpo", "value_pretraining"} == set(ALGORITHMS)
 
 
 @pytest.mark.parametrize("name", NAMES)

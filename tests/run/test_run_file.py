@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import tomllib
 import types
 import typing
@@ -214,11 +215,13 @@ def test_paths_are_relative_to_the_run_file(tmp_path: Path, monkeypatch: pytest.
     (folder / "rows.jsonl").touch()
     (folder / "mine.py").touch()
     text = RUN.replace('task = "sums"', 'task = { name = "data", path = "rows.jsonl" }')
-    text += '[[rewards]]\nname = "function"\nfile = "mine.py"\n'
+    text += '[[rewards]]\nname = "function"\nfile = "mine.py"\n[critic]\nstart = "judge"\n'
+    (folder / "judge").mkdir()
     monkeypatch.chdir(tmp_path)
     stage = load_run(written(folder, text)).run.stages[0]
     assert stage.task.path == str(folder / "rows.jsonl")
     assert stage.rewards[0].file == str(folder / "mine.py")
+    assert stage.critic.start == str(folder / "judge")
 
 
 # Every setting is printed, compared, documented and read.
@@ -230,8 +233,9 @@ def leaves(
     """(path, class, field) of every setting below a settings class, unions of tables included."""
     for name, field in model.model_fields.items():
         inner = list(tables(field.annotation))
+        first = ("0",) if typing.get_origin(field.annotation) is tuple else ()
         for table in inner:
-            yield from leaves(table, (*path, name))
+            yield from leaves(table, (*path, name, *first))
         if not inner:
             yield (*path, name), model, name
 
@@ -324,10 +328,25 @@ ANOTHER: dict[str, Any] = {
     "Function.file": "mine.py",
     "Function.target": "package.module:other",
     "Function.env": ["HOME"],
+    "RewardSettings.normalise": "group",
+    "FrozenSettings.device": "cpu",
+    "Process.good_token": "+",
+    "Process.bad_token": "-",
+    "Judge.url": "http://localhost:2/v1",
+    "Judge.template": "{prompt} {completion} Score?",
+    "Constraint.kind": "exclude",
+    "Constraint.texts": ["b"],
+    "Format.template": "<answer>{}</answer>",
+    "Format.example": "<think>so</think><answer>4</answer>",
+    "Language.language": "de",
+    "Length.shape": "cosine",
+    "PooledSettings.memory_mb": 512,
     "ChatSettings.template_arguments": {"a": True},
     "OptimizerSettings.betas": [0.5, 0.6],
 }
 """Values other than the default, for settings that don't take just any."""
+
+MARKED = {"rewards.0.mark": "\n", "rewards.0.good_token": "a", "rewards.0.bad_token": "b"}
 
 BESIDE: dict[str, dict[str, Any]] = {
     # What a table can't do without.
@@ -337,6 +356,20 @@ BESIDE: dict[str, dict[str, Any]] = {
     "Function": {"rewards.0.target": "package.module:reward"},
     "Function.file": {"rewards.0.file": "before.py"},
     "Function.function": {"rewards.0.file": "mine.py"},
+    "Constraint": {"rewards.0.name": "constraints", "rewards.0.every": [{"kind": "include", "texts": ["a"]}]},
+    "Length": {"rewards.0.shape": "linear", "rewards.0.start": 9, "rewards.0.end": 99},
+    "Length.target": {"rewards.0.shape": "target", "rewards.0.target": 9, "rewards.0.width": 2},
+    "Length.width": {"rewards.0.shape": "target", "rewards.0.target": 9, "rewards.0.width": 2},
+    "Length.target_column": {"rewards.0.shape": "target", "rewards.0.target_column": "n", "rewards.0.width": 2},
+    "Language.column": {"rewards.0.column": "tongue"},
+    "Process.good_token": {"rewards.0.model": "a/judge", **MARKED},
+    "Process.bad_token": {"rewards.0.model": "a/judge", **MARKED},
+    "ProcessRule": {"rewards.0.target": "package.module:rule"},
+    "Overlong": {"rewards.0.max_length": 9, "rewards.0.cache": 2},
+    "Language": {"rewards.0.language": "en"},
+    "RewardModel": {"rewards.0.model": "a/judge"},
+    "Process": {"rewards.0.model": "a/judge"},
+    "Judge": {"rewards.0.url": "http://localhost:1/v1", "rewards.0.model": "m", "rewards.0.template": "{completion}"},
     "ReferenceRefresh": {"algorithm.reference_refresh.every": 2},
     "Correction": {"algorithm.correction.kind": "mis-token"},  # a kind that has a floor
     "SoftOverlong": {"algorithm.soft_overlong.max_length": 9, "algorithm.soft_overlong.cache": 2},
@@ -431,7 +464,7 @@ def test_R047_changing_any_setting_changes_what_is_printed(
     key = f"{declarer(owner, name).__name__}.{name}"
     beside = BESIDE.get(key) or BESIDE.get(owner.__name__, {})
     for other, value in beside.items():
-        put(tree, other, value)
+        put(tree, other, copy.deepcopy(value))
     if table and not table.startswith("rewards"):
         put(tree, table, at(tree, table) or {})
 

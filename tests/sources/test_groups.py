@@ -10,7 +10,7 @@ from groupwise.models.tiny_char import tokenizer, vocabulary
 from groupwise.sources.cursor import Cursor
 from groupwise.sources.demonstrations import Demonstrations
 from groupwise.sources.live import Live, Sampler
-from groupwise.types import Completion, Prompt, Score, Segment
+from groupwise.types import Completion, Group, Prompt, Score, Segment
 
 TOKENS = vocabulary()
 PROMPTS = [Prompt(f"p{n}", (TOKENS["a"], TOKENS[str(n)]), f"a{n}", columns={"gold": n}) for n in range(3)]
@@ -105,19 +105,23 @@ def test_the_live_source_walks_its_cursor_and_goes_on_after_a_restart() -> None:
 
 def test_demonstrations_are_groups_of_one_that_nothing_scores() -> None:
     answers = [(TOKENS[str(n)], TOKENS["<eos>"]) for n in range(3)]
-    source = Demonstrations(
-        PROMPTS, [[answer] for answer in answers], Cursor(["p0", "p1", "p2"], seed=0, stage=0, shuffle=False)
-    )
-    gathered = source.groups(4)
+
+    def source() -> Demonstrations:
+        written = [
+            Group(prompt.id, prompt, (Completion((Segment(answer, None),), "stop"),), (None,))
+            for prompt, answer in zip(PROMPTS, answers, strict=True)
+        ]
+        return Demonstrations(written, Cursor(["p0", "p1", "p2"], seed=0, stage=0, shuffle=False))
+
+    first = source()
+    gathered = first.groups(4)
     assert [group.id for group in gathered.groups] == ["p0#0", "p1#0", "p2#0", "p0#1"]
     for group, answer in zip(gathered.groups, [*answers, answers[0]], strict=True):
         (completion,) = group.completions
         assert completion.token_ids == answer and completion.finish_reason == "stop" and completion.key is None
-        assert completion.segments[0].sampler_log_probs is None and completion.segments[0].trainable
         assert group.scores == (None,)
     assert gathered.tokens_sampled == 0
-    again = Demonstrations(
-        PROMPTS, [[answer] for answer in answers], Cursor(["p0", "p1", "p2"], seed=0, stage=0, shuffle=False)
-    )
-    again.restore(source.state())
+    assert [group.id for group in first.everything()] == ["p0#0", "p1#0", "p2#0"]
+    again = source()
+    again.restore(first.state())
     assert [group.id for group in again.groups(1).groups] == ["p1#1"]

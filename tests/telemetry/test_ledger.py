@@ -36,7 +36,8 @@ def test_R050_every_completion_is_a_row_with_all_that_is_known_of_it(tmp_path: P
         "step": 2, "stage": "0-grpo", "group_id": "p#5", "prompt_id": "p", "visit": 5, "sample": 0, "prompt": "two",
         "prompt_token_ids": [7, 8], "columns": json.dumps({"answer": 4, "when": "x"}), "completion": "ab",
         "token_ids": [1, 2], "sampler_log_probs": [-1.0, -2.0], "finish_reason": "length", "policy_version": 3,
-        "reward": 0.5, "correct": True, "reason": "why", "parts": '{"a": 0.5}', "advantages": [0.5, 0.5],
+        "reward": 0.5, "correct": True, "reason": "why", "parts": '{"a": 0.5}', "step_rewards": None,
+        "step_ends": None, "advantages": [0.5, 0.5],
         "kept": True, "dropped_because": None,
     }  # fmt: skip
     assert (second["sample"], second["reward"], second["correct"], second["advantages"]) == (1, None, None, [-0.5])
@@ -73,3 +74,22 @@ def test_demonstrations_have_neither_score_nor_log_probs(tmp_path: Path) -> None
     (row,) = parquet.read_table(ledger.file_of(tmp_path, 1)).to_pylist()
     assert row["visit"] == 4 and row["kept"]
     assert row["sampler_log_probs"] is None and row["reward"] is None and row["advantages"] is None
+
+
+def test_rewards_of_steps_are_kept_and_read_back(tmp_path: Path) -> None:
+    score = Score(0.5, None, "two steps", {}, step_rewards=(1.0, None), step_ends=(0, 1))
+    group = Group("p#5", PROMPT, (sampled(0, (1, 2)),), (score,))
+    file = ledger.file_of(tmp_path, 1)
+    ledger.write(file, 1, "0-grpo", [group], [["ab"]], {}, {})
+    (row,) = parquet.read_table(file).to_pylist()
+    assert row["step_rewards"] == [1.0, None] and row["step_ends"] == [0, 1]
+    (read,) = ledger.read_groups(file)
+    assert read.scores == (score,)
+
+
+def test_a_file_from_before_there_were_steps_in_it_is_read(tmp_path: Path) -> None:
+    write(tmp_path)
+    file = ledger.file_of(tmp_path, 2)
+    parquet.write_table(parquet.read_table(file).drop_columns(["step_rewards", "step_ends"]), file)
+    kept, dropped = ledger.read_groups(file)
+    assert kept.scores == KEPT.scores and dropped.scores == DROPPED.scores

@@ -15,8 +15,10 @@ from groupwise.algorithms.gspo import GSPO
 from groupwise.algorithms.gspo_token import GSPOToken
 from groupwise.algorithms.online_rft import OnlineRFT
 from groupwise.algorithms.ppo import PPO
+from groupwise.algorithms.process_reward_model import ProcessRewardModel
 from groupwise.algorithms.reinforce_pp import ReinforcePP
 from groupwise.algorithms.reinforce_pp_baseline import ReinforcePPBaseline
+from groupwise.algorithms.reward_model import RewardModel
 from groupwise.algorithms.rft import RFT
 from groupwise.algorithms.rloo import RLOO
 from groupwise.algorithms.sapo import SAPO
@@ -45,6 +47,8 @@ ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
     "cispo": CISPO,
     "gmpo": GMPO,
     "sapo": SAPO,
+    "reward_model": RewardModel,
+    "process_reward_model": ProcessRewardModel,
 }
 
 if TYPE_CHECKING:
@@ -67,10 +71,12 @@ __all__ = [
     "GSPOToken",
     "OnlineRFT",
     "PPO",
+    "ProcessRewardModel",
     "RFT",
     "RLOO",
     "ReinforcePP",
     "ReinforcePPBaseline",
+    "RewardModel",
     "SAPO",
     "SFT",
     "VAPO",

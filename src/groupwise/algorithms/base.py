@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+import torch
 from pydantic import model_validator
+from torch import Tensor
 
+from groupwise.algorithms.contract import Loss
 from groupwise.algorithms.parts import Reads
 from groupwise.algorithms.presets import PresetName, with_preset
 from groupwise.core.layout import Reduce, identity
@@ -73,3 +76,9 @@ def need_verdicts(batch: Batch, name: str) -> None:
             f"{name} needs to know which completions are right, and the reward doesn't say",
             fix="return a Score with `correct`",
         )
+
+
+def critic_alone(batch: Batch, log_probs: Tensor) -> Loss:
+    """The loss of an algorithm that trains the critic alone, that of the critic left out: 0 for the policy."""
+    nothing = torch.where(batch.loss_mask, log_probs, 0.0).sum() * 0
+    return Loss(nothing, torch.zeros_like(log_probs).detach())

@@ -74,8 +74,9 @@ Reduce = Callable[[Tensor], Tensor]
 class Needs:
     """What must be there before an algorithm can run; the trainer builds this and nothing else."""
 
-    source: Literal["prompts", "demonstrations", "pairs"]
-    """Where groups come from. A pair is a group of two completions, the chosen one first."""
+    source: Literal["prompts", "demonstrations", "pairs", "steps"]
+    """Where groups come from: prompts to sample for, or what is written already. A pair is a group of two completions,
+    the chosen one first; steps are a demonstration with a label for each of its steps, as the score's step rewards."""
     rewards: bool
     min_group_size: int = 1
     sampling: Literal["live", "once"] = "live"
@@ -87,6 +88,10 @@ class Needs:
     """`old_log_probs` at credit time, even where one update per rollout could do without."""
     critic: bool = False
     """`values` at credit time, and `values` with a gradient in the loss, whose `Loss.value` trains the critic."""
+    judges: Literal["completions", "steps"] | None = None
+    """The critic is there to judge what is written: its `values` are those after the tokens that count, with that token
+    read, and there are none at credit time. Of whole completions it is a reward model, of steps a process reward model,
+    which is what `groupwise export` makes of it."""
     final_values: bool = False
     """`final_values` at credit time: the critic's value after the last token."""
     step_rewards: bool = False

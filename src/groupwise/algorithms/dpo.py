@@ -27,9 +27,8 @@ from groupwise.algorithms.parts import Reads
 from groupwise.core.layout import Reduce, completions_where, identity, per_completion, per_token
 from groupwise.core.masks import where_mask
 from groupwise.core.metrics import pair_metrics
-from groupwise.core.selection import chosen_completions, preference_pairs, unusable_pair
+from groupwise.core.selection import chosen_completions, need_tokens, preference_pairs, unusable_pair
 from groupwise.core.weights import token_weights
-from groupwise.errors import DataError
 from groupwise.types import Batch, Group
 
 
@@ -86,10 +85,7 @@ class DPO(AlgorithmSettings):
     def credit(self, batch: Batch, reduce: Reduce = identity) -> Batch:
         """Nothing to assign: the pair says it. Raises `DataError` for groups that aren't pairs, or half empty."""
         chosen_completions(batch)
-        empty = per_completion(batch.loss_mask.long(), batch) == 0
-        if empty.any():
-            pair = batch.group_ids[int(batch.group_index[empty][0])]
-            raise DataError(f"pair {pair} has a completion without a token", fix="leave out pairs with an empty side")
+        need_tokens(batch)
         return batch
 
     def weigh(self, batch: Batch, reduce: Reduce = identity) -> Batch:

@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from groupwise.algorithms.actor_critic import ActorCritic
+from groupwise.algorithms.base import critic_alone
 from groupwise.algorithms.contract import Loss, Needs
 from groupwise.algorithms.parts import Bound, Reads
 from groupwise.core.masks import PolicyInputs
@@ -59,8 +60,7 @@ class ValuePretraining(ActorCritic):
 
     def loss(self, batch: Batch, log_probs: Tensor, values: Tensor | None = None) -> Loss:
         """The critic's loss; the policy's is 0."""
-        nothing = torch.where(batch.loss_mask, log_probs, 0.0).sum() * 0
-        return Loss(nothing, torch.zeros_like(log_probs).detach(), value=self.critic_loss(batch, values))
+        return replace(critic_alone(batch, log_probs), value=self.critic_loss(batch, values))
 
     def equation(self) -> str:
         """Nothing of the policy: minus the critic's loss."""

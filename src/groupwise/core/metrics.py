@@ -78,7 +78,23 @@ def kl_metrics(inputs: PolicyInputs, estimate: Estimate) -> dict[str, Metric]:
 
 
 def pair_metrics(margins: Tensor, lengths: Tensor, chosen: Tensor) -> dict[str, Metric]:
-    """Of pairs: how many are ordered as they should be, their mean margin, and the lengths of both sides."""
+    """Of pairs: how many are ordered as they should be (a tie is half a pair), mean margin and both sides' lengths."""
     sides = {"chosen_length": lengths[chosen], "rejected_length": lengths[~chosen]}
-    values = {"pair_accuracy": (margins > 0).double(), "margin": margins, **sides}
+    in_order = (margins > 0).double() + (margins == 0).double() / 2
+    values = {"pair_accuracy": in_order, "margin": margins, **sides}
+    return {name: Mean(float(value.sum()), len(value)) for name, value in values.items()}
+
+
+def step_metrics(logits: Tensor, labels: Tensor) -> dict[str, Metric]:
+    """Of labelled steps, logits and labels [S]: how many are judged as they are labelled, of all, of the right ones and
+    of the wrong ones, and the share labelled right. A logit of 0 is half a judgement."""
+    right = labels > 0.5
+    said_right = (logits > 0).double() + (logits == 0).double() / 2
+    agreed = torch.where(right, said_right, 1 - said_right)
+    values = {
+        "step_accuracy": agreed,
+        "right_step_accuracy": agreed[right],
+        "wrong_step_accuracy": agreed[~right],
+        "step_label_mean": labels,
+    }
     return {name: Mean(float(value.sum()), len(value)) for name, value in values.items()}

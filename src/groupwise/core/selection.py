@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from groupwise.core.layout import per_completion
 from groupwise.errors import DataError
 from groupwise.types import Batch, Completion, Group
 
@@ -91,3 +92,11 @@ def chosen_completions(batch: Batch) -> Tensor:
             )
         flags[pair[0]] = True
     return flags
+
+
+def need_tokens(batch: Batch) -> None:
+    """Raise `DataError` for a pair of which one side has no token that counts."""
+    empty = per_completion(batch.loss_mask.long(), batch) == 0
+    if empty.any():
+        pair = batch.group_ids[int(batch.group_index[empty][0])]
+        raise DataError(f"pair {pair} has a completion without a token", fix="leave out pairs with an empty side")

@@ -22,6 +22,10 @@ class ReplayEngineSettings(Settings):
     path: str
     """A run folder, or its `rollouts/` folder."""
 
+    def check(self) -> None:
+        """Raise `DataError` where nothing is recorded; reads no file."""
+        recorded_files(Path(self.path))
+
     def build(self) -> ReplayEngine:
         """The engine; raises `DataError` where nothing is recorded."""
         return ReplayEngine(Path(self.path))
@@ -38,13 +42,8 @@ class ReplayEngine:
     """
 
     def __init__(self, path: Path) -> None:
-        folder = path / "rollouts" if (path / "rollouts").is_dir() else path
-        files = sorted(folder.glob("step-*.parquet"))
-        if not files:
-            raise DataError(
-                f"no recorded rollouts in {path}", fix="give a run folder whose rollouts/ holds step-*.parquet"
-            )
-        self.folder = folder
+        files = recorded_files(path)
+        self.folder = files[0].parent
         self.recorded: dict[Key, Completion] = {}
         columns = [
             "stage",
@@ -87,6 +86,15 @@ class ReplayEngine:
     def collect(self) -> list[tuple[int, Completion]]:
         answers, self.answers = self.answers, []
         return answers
+
+
+def recorded_files(path: Path) -> list[Path]:
+    """The files of rollouts in a run folder, or in its `rollouts/`, by step. Raises `DataError` if there are none."""
+    folder = path / "rollouts" if (path / "rollouts").is_dir() else path
+    files = sorted(folder.glob("step-*.parquet"))
+    if not files:
+        raise DataError(f"no recorded rollouts in {path}", fix="give a run folder whose rollouts/ holds step-*.parquet")
+    return files
 
 
 def _index(row: dict[str, Any]) -> int:

@@ -29,6 +29,9 @@ class TorchEngineSettings(Settings):
     max_rows: int = 64
     """Completions decoded at the same time; waiting groups are admitted as rows finish."""
 
+    def check(self) -> None:
+        """Nothing can be missing."""
+
     def build(self) -> TorchEngine:
         """The engine."""
         return TorchEngine(max_rows=self.max_rows)

@@ -13,13 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from groupwise.errors import ModelError
 from groupwise.models.attention import NAME, Packed
+from groupwise.models.classifiers import Judges, read_classifier
 from groupwise.models.forward import hidden_states
 from groupwise.models.loading import LoadedModel
-from groupwise.models.quiet import quiet
 from groupwise.models.settings import CriticSettings
-from groupwise.models.sources import first_line
 from groupwise.packing import predictors
 from groupwise.types import Batch
 
@@ -46,34 +44,27 @@ class Critic(nn.Module):
                 torch.manual_seed(seed)
                 backbone = type(loaded.model.base_model)(loaded.model.config)
             return cls(backbone.to(loaded.device).eval(), loaded.compute_dtype)
-        return cls._from_classifier(settings.start, loaded)
-
-    @classmethod
-    def _from_classifier(cls, name: str, loaded: LoadedModel) -> Critic:
-        from transformers import AutoModelForSequenceClassification
-
-        try:
-            with quiet():
-                model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32)
-        except Exception as error:  # whatever a file or a hub provokes there, the user must hear which model it was
-            told = f"critic.start = {name!r} can't be loaded ({first_line(error)})"
-            raise ModelError(told, fix="give a reward model's folder") from error
-        if model.config.num_labels != 1:
-            told = f"critic.start = {name!r} has {model.config.num_labels} labels"
-            raise ModelError(told, fix="give a model with one, a reward model")
-        if model.config.vocab_size != loaded.model.config.vocab_size:
-            told = f"critic.start = {name!r} has another vocabulary than the policy"
-            raise ModelError(told, fix="use one of its family")
-        critic = cls(model.base_model.to(loaded.device).eval(), loaded.compute_dtype)
+        backbone, weight, bias = read_classifier(settings.start, loaded.model.config.get_text_config().vocab_size)
+        critic = cls(backbone.to(loaded.device).eval(), loaded.compute_dtype)
         with torch.no_grad():
-            critic.head.weight.copy_(model.score.weight)
+            critic.head.weight.copy_(weight)
+            if bias is not None:
+                critic.head.bias.copy_(bias)
         return critic
 
-    def values(self, batch: Batch) -> Tensor:
-        """[T] values before each token of the loss mask, with gradient; zero elsewhere."""
+    def judge(self, what: Judges | None) -> None:
+        """Prepare for a stage. A judge of completions has no bias: preferences don't tell it, and a sequence classifier
+        has no place for it."""
+        self.head.bias.requires_grad_(what != "completions")
+        if what == "completions":
+            nn.init.zeros_(self.head.bias)
+
+    def values(self, batch: Batch, *, after: bool = False) -> Tensor:
+        """[T] values before (or after) each token of the loss mask, with gradient; zero elsewhere."""
         hidden = hidden_states(self.backbone, batch.token_ids, batch.positions, Packed.of(batch), self.compute_dtype)
         where = batch.loss_mask.nonzero()[:, 0]
-        values = self.head(hidden.index_select(0, predictors(batch)[where]).float())[:, 0]
+        read = where if after else predictors(batch)[where]
+        values = self.head(hidden.index_select(0, read).float())[:, 0]
         return values.new_zeros(batch.token_ids.numel()).index_put((where,), values)
 
     def final_values(self, batch: Batch) -> Tensor:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from groupwise.errors import ModelError
 from groupwise.models.quiet import quiet
@@ -120,6 +121,20 @@ def load_adapter_weights(adapter: PeftModel, folder: Path) -> None:
 def merge(adapter: PeftModel) -> PreTrainedModel:
     """Add the adapter to the weights of the model that holds it, and take its layers out."""
     return adapter.merge_and_unload()
+
+
+def merged(part: nn.Module) -> nn.Module:
+    """A copy of a part of a model with the adapters in it, if any, added to its weights and taken out."""
+    from peft.tuners.lora import LoraLayer
+
+    whole = copy.deepcopy(part)
+    for name, layer in list(whole.named_modules()):
+        if not isinstance(layer, LoraLayer):
+            continue
+        layer.merge()
+        parent, _, child = name.rpartition(".")
+        setattr(whole.get_submodule(parent), child, layer.get_base_layer())
+    return whole
 
 
 def save_adapter(adapter: PeftModel, base: str, folder: Path) -> None:

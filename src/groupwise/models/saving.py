@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from groupwise.models.loading import LoadedModel
 
 TOLERANCE = 1e-4
-"""Largest difference of logits, exported against trained, relative to the largest logit where that exceeds 1.
+"""Largest difference of logits or scores, exported against trained, relative to the largest logit where that exceeds 1.
 """
 ZERO_EFFECT = "the adapter changes nothing: the saved model behaves as its base does"
 
@@ -51,21 +51,29 @@ def export(loaded: LoadedModel, folder: Path, *, check: bool = True) -> tuple[st
     within `TOLERANCE`. The folder is complete or absent. Raises `RunFolderError` where it is in use,
     `ModelError` where the check fails.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunFolderError(f"{folder} already exists and is not an empty folder", fix="export to a new folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
+    with complete_folder(folder) as aside:
         save_tokenizer(loaded.tokenizer, aside)
         merged = loaded.model if loaded.adapter is None else lora.merge(copy.deepcopy(loaded.adapter))
         _save_whole(merged, aside)
         if check:
             check_export(loaded, aside)
+    return () if loaded.adapter is None or lora.has_effect(loaded.adapter) else (ZERO_EFFECT,)
+
+
+@contextmanager
+def complete_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `folder` once the block is done, or never. Raises `RunFolderError` where that is
+    in use."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunFolderError(f"{folder} already exists and is not an empty folder", fix="export to a new folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        yield aside
         aside.chmod(0o755)
         aside.replace(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return () if loaded.adapter is None or lora.has_effect(loaded.adapter) else (ZERO_EFFECT,)
 
 
 def _save_whole(model: PreTrainedModel, folder: Path) -> None:

@@ -6,14 +6,22 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
 
 from groupwise.errors import DataError
-from groupwise.rewards.contract import Reward
+from groupwise.rewards.contract import Record, Reward
 from groupwise.settings import Settings
 
 EXAMPLES = 3
 """How many rows an error shows."""
+
+Role = Literal["term", "factor", "gate"]
+"""What a reward does to the total; `rewards.combine` has the formula."""
+
+Normalise = Literal["none", "group"]
+"""What a term's values are measured against before they are weighted."""
 
 
 class RewardSettings(Settings, ABC):
@@ -25,6 +33,22 @@ class RewardSettings(Settings, ABC):
     """Its factor in the weighted sum of a run's rewards. With 0 it is only recorded."""
     label: str | None = None
     """What metrics and messages call it; by default its name, or the function's."""
+    role: Role = "term"
+    """`term`: added to the sum, times its weight. `factor`: multiplies the sum. `gate`: where its value is 0 or less
+    the total is 0, and the completion isn't right."""
+    normalise: Normalise = "none"
+    """`group`: a term's values become (value - mean) / (std + 1e-6), over the completions of the same prompt that it
+    applies to, before they are weighted."""
+
+    @model_validator(mode="after")
+    def _role_fits(self) -> Self:
+        if self.role != "term" and self.weight not in (0, 1):
+            raise ValueError(
+                f"weight = {self.weight:g} means nothing for a {self.role}; leave it out, or give 0 to only record it"
+            )
+        if self.role != "term" and self.normalise != "none":
+            raise ValueError(f'normalise = "{self.normalise}" is for terms; leave it out for a {self.role}')
+        return self
 
     @property
     def shown(self) -> str:
@@ -34,6 +58,26 @@ class RewardSettings(Settings, ABC):
     @abstractmethod
     def build(self, base: Path) -> Reward:
         """The reward itself; `base` is the folder that relative paths start from."""
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        """The row's gold answer, for a check of the reward before training; None where it compares with none."""
+        return None
+
+    def written(self, answer: str) -> Mapping[str, str]:
+        """Completions that give this answer, by the name of the form; with a gold for an answer each must be right."""
+        return {
+            "in a box": f"\\boxed{{{answer}}}",
+            "after ####": f"#### {answer}",
+            "in a sentence": f"The answer is {answer}.",
+        }
+
+
+def groups_of(records: Sequence[Record]) -> list[list[int]]:
+    """The positions of the records of each group: whole groups, since a call to `score` never cuts one."""
+    groups: dict[str, list[int]] = {}
+    for position, record in enumerate(records):
+        groups.setdefault(record.group_id, []).append(position)
+    return list(groups.values())
 
 
 def require_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], reward: str) -> None:

@@ -15,15 +15,57 @@ from groupwise.rewards.contract import Reward
 from groupwise.rewards.exact import Exact
 from groupwise.rewards.function import Function
 from groupwise.rewards.in_process import InProcess
+from groupwise.rewards.learned.judge import Judge
+from groupwise.rewards.learned.process import Process
+from groupwise.rewards.learned.process_rule import ProcessRule
+from groupwise.rewards.learned.reward_model import RewardModel
+from groupwise.rewards.math.reward import Math
 from groupwise.rewards.number import Number
 from groupwise.rewards.pooled import PooledReward
+from groupwise.rewards.text.constraints import Constraints
+from groupwise.rewards.text.format import Format
+from groupwise.rewards.text.language import Language
+from groupwise.rewards.text.length import Length
+from groupwise.rewards.text.overlong import Overlong
+from groupwise.rewards.text.repetition import Repetition
 from groupwise.rewards.workers.pool import WorkerPool
 from groupwise.rewards.workers.target import label_of, target_of
 
-REWARDS: dict[str, type[RewardSettings]] = {"exact": Exact, "number": Number, "function": Function}
-"""Every reward by the name that a run file uses. A new one is a file here and a word in both lines."""
+REWARDS: dict[str, type[RewardSettings]] = {
+    "exact": Exact,
+    "number": Number,
+    "math": Math,
+    "format": Format,
+    "constraints": Constraints,
+    "length": Length,
+    "overlong": Overlong,
+    "repetition": Repetition,
+    "language": Language,
+    "reward_model": RewardModel,
+    "process": Process,
+    "process_rule": ProcessRule,
+    "judge": Judge,
+    "function": Function,
+}
+"""Every reward by the name that a run file uses. A new one is a file in this folder and a word here and below."""
 
-AnyReward = Annotated[Exact | Number | Function, Field(discriminator="name")]
+AnyReward = Annotated[
+    Exact
+    | Number
+    | Math
+    | Format
+    | Constraints
+    | Length
+    | Overlong
+    | Repetition
+    | Language
+    | RewardModel
+    | Process
+    | ProcessRule
+    | Judge
+    | Function,
+    Field(discriminator="name"),
+]
 
 
 def build_reward(
@@ -35,9 +77,7 @@ def build_reward(
     process can load runs there, any other in this process, with a warning. Raises `RewardError`. No process
     is started yet.
     """
-    parts: list[Part] = []
-    for settings in rewards:
-        parts.append(Part(settings.shown, settings.weight, settings.build(base)))
+    parts = [Part.of(settings, base) for settings in rewards]
     for function in functions:
         parts.append(Part(label_of(function), 1.0, _from_function(function)))
     labels = [part.label for part in parts]

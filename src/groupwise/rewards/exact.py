@@ -46,6 +46,12 @@ class Exact(RewardSettings):
     def build(self, base: Path) -> Reward:
         return self
 
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        return _gold_text(row.get(self.column), self.strip)
+
+    def written(self, answer: str) -> Mapping[str, str]:
+        return {"alone": answer}
+
     def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
         require_columns(rows, [self.column], self.shown)
         bad = [number for number, row in enumerate(rows) if _gold_text(row[self.column], self.strip) is None]

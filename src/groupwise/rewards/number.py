@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from groupwise.rewards.base import RewardSettings, refuse_golds, require_columns
 from groupwise.rewards.contract import Record, Reward
-from groupwise.rewards.number_grammar import find_answer, read_gold
+from groupwise.rewards.number_grammar import find_answer, gold_text, read_gold
 from groupwise.types import FinishReason, Score
 
 
@@ -43,6 +43,9 @@ class Number(RewardSettings):
 
     def build(self, base: Path) -> Reward:
         return self
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        return gold_text(row.get(self.column))
 
     def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
         require_columns(rows, [self.column], self.shown)

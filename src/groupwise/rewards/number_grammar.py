@@ -97,6 +97,14 @@ def read_gold(gold: Any) -> Fraction | None:
     return found.value if found else _only_number(gold)
 
 
+def gold_text(gold: Any) -> str | None:
+    """The number of a gold as it is written there; None where it can't be read."""
+    if read_gold(gold) is None:
+        return None
+    found = (_after_hashes(gold) or _boxed(gold)) if isinstance(gold, str) else None
+    return found.text if found else str(gold).strip()
+
+
 def find_answer(text: str, *, cut_off: bool = False) -> Found:
     """The answer in a completion by the rules above; `cut_off` says that its end is missing."""
     found = _after_hashes(text, cut_off) or _boxed(text) or _after_answer(text, cut_off)

@@ -83,12 +83,17 @@ class ConsoleDisplay:
 
     def evaluation(self, row: Mapping[str, Any]) -> None:
         result = row["eval"]
-        interval = result["reward_interval"]
-        between = "" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]"
-        self.say(
-            f"evaluation at step {row['step']}: reward {_number(result['reward'])}{between} "
-            f"on {result['prompts']} test prompts"
-        )
+        told = []
+        if result["prompts"]:
+            between = _between(result["reward_interval"])
+            told.append(f"reward {_number(result['reward'])}{between} on {result['prompts']} test prompts")
+        if held_out := result.get("held_out"):
+            names = [name for name in held_out if name == "loss" or name.endswith("accuracy")]
+            parts = [
+                f"{name} {_number(held_out[name])}{_between(result['held_out_interval'].get(name))}" for name in names
+            ]
+            told.append(f"held out: {', '.join(parts)} on {result['held_out_groups']} groups")
+        self.say(f"evaluation at step {row['step']}: {'; '.join(told)}")
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A small table, printed as it is."""
@@ -107,8 +112,14 @@ def _numbers(row: Mapping[str, Any]) -> str:
     reward = f"reward {row['reward_mean']:.2f}" if row["reward_mean"] is not None else f"loss {_number(row['loss'])}"
     if row.get("pair_accuracy") is not None:
         reward += f"  pairs in order {row['pair_accuracy']:.2f}"
+    if row.get("step_accuracy") is not None:
+        reward += f"  steps judged right {row['step_accuracy']:.2f}"
     flag = "" if row["status"] == "updated" else f"  {row['status']}"
     return f"{row['stage']}  {reward}  {tokens:.0f} tokens/s{flag}"
+
+
+def _between(ends: Sequence[float] | None) -> str:
+    return "" if ends is None else f" [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
 def _number(value: float | None) -> str:

@@ -33,6 +33,8 @@ SCHEMA = pa.schema(
         ("correct", pa.bool_()),
         ("reason", pa.string()),
         ("parts", pa.string()),  # named reward components, as JSON
+        ("step_rewards", pa.list_(pa.float64())),  # one per reasoning step; null: the reward gives none
+        ("step_ends", pa.list_(pa.int32())),  # 0-based index of the last token of each step
         ("advantages", pa.list_(pa.float32())),  # per token; null where dropped
         ("kept", pa.bool_()),
         ("dropped_because", pa.string()),
@@ -109,6 +111,8 @@ def _row(
         "correct": None if score is None else score.correct,
         "reason": "" if score is None else score.reason,
         "parts": json.dumps({} if score is None else dict(score.parts)),
+        "step_rewards": None if score is None or score.step_rewards is None else list(score.step_rewards),
+        "step_ends": None if score is None or score.step_ends is None else list(score.step_ends),
         "advantages": None if advantages is None else list(advantages[sample]),
         "kept": dropped is None,
         "dropped_because": dropped,
@@ -140,5 +144,12 @@ def _group(group_id: str, rows: Sequence[Mapping[str, Any]]) -> Group:
             tuple(row["token_ids"]), None if drawn is None else tuple(drawn), version=row["policy_version"]
         )
         completions.append(Completion((segment,), row["finish_reason"]))
-        scores.append(Score(row["reward"], row["correct"], row["reason"], json.loads(row["parts"])))
+        steps = (_steps(row, "step_rewards"), _steps(row, "step_ends"))
+        scores.append(Score(row["reward"], row["correct"], row["reason"], json.loads(row["parts"]), *steps))
     return Group(group_id, prompt, tuple(completions), tuple(scores))
+
+
+def _steps(row: Mapping[str, Any], column: str) -> tuple[Any, ...] | None:
+    """Files that were written before there were steps in them lack the column."""
+    values = row.get(column)
+    return None if values is None else tuple(values)

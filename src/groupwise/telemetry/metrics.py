@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.telemetry.run_folder import write_atomically
-from groupwise.types import Group, Maximum, Mean, Metric, Score
+from groupwise.types import Group, Maximum, Mean, Metric, Score, Total
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
@@ -56,6 +56,9 @@ def _joined(one: Metric, other: Metric) -> Metric:
     if isinstance(one, Mean):
         assert isinstance(other, Mean)
         return Mean(one.total + other.total, one.count + other.count)
+    if isinstance(one, Total):
+        assert isinstance(other, Total)
+        return Total(one.value + other.value)
     assert isinstance(other, Maximum)
     return Maximum(max(one.value, other.value))
 
@@ -112,6 +115,17 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
     half = 1.96 * math.sqrt(variance / len(values))
     return mean - half, mean + half
+
+
+def ratio_interval(totals: Sequence[float], counts: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of sum(totals) / sum(counts) from independent clusters, a total and a count each, by the normal
+    approximation to first order; that of the mean where every count is the same. None below two clusters."""
+    if len(totals) < 2:
+        return None
+    ratio, size = sum(totals) / sum(counts), sum(counts) / len(counts)
+    squares = sum(((total - ratio * count) / size) ** 2 for total, count in zip(totals, counts, strict=True))
+    half = 1.96 * math.sqrt(squares / (len(totals) - 1) / len(totals))
+    return ratio - half, ratio + half
 
 
 def _part_means(scores: Sequence[Score]) -> dict[str, float | None]:

@@ -41,7 +41,8 @@ def summarise(folder: RunFolder) -> Summary | None:
     steps = [row for row in rows if "eval" not in row]
     if not steps:
         return None
-    last_stage = [row for row in steps if row["stage"] == steps[-1]["stage"]]
+    stage = steps[-1]["stage"]
+    last_stage = [row for row in steps if row["stage"] == stage]
     rollouts = [row for row in last_stage if row["completion_length_mean"] is not None]  # null in later updates
     rollouts = rollouts or last_stage
     quarter = max(1, len(rollouts) // 4)
@@ -49,7 +50,11 @@ def summarise(folder: RunFolder) -> Summary | None:
     changes = [
         _between("training reward", first, last, "reward_mean"),
         _between("training pairs in order", first, last, "pair_accuracy"),
+        _between("training steps judged right", first, last, "step_accuracy"),
         *_evaluations(folder, [row for row in rows if "eval" in row]),
+        *_held_out(
+            [row["eval"]["held_out"] for row in rows if row["stage"] == stage and "held_out" in row.get("eval", {})]
+        ),
         _between("completion tokens", first, last, "completion_length_mean"),
         _between("groups without signal", first, last, "frac_degenerate_groups"),
     ]
@@ -87,6 +92,14 @@ def _evaluations(folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> list[C
         if len(names) > 1
     ]
     return [change, *parts]
+
+
+def _held_out(found: Sequence[Mapping[str, Any]]) -> list[Change]:
+    """Loss and accuracies on held-out rows, from the first evaluation of the stage to the last."""
+    if not found:
+        return []
+    names = [name for name in found[0] if name == "loss" or name.endswith("accuracy")]
+    return [_between(f"held-out {name.replace('_', ' ')}", found[:1], found[-1:], name) for name in names]
 
 
 def _by_prompt(folder: RunFolder, step: int) -> dict[str, float]:

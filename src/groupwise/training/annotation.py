@@ -43,7 +43,7 @@ def annotate(
     elif reference is not None:
         with reference.model():
             batch = replace(batch, ref_log_probs=per_token_values(batch, completions, max_tokens, log_probs))
-    if critic is not None:
+    if critic is not None and needs.judges is None:
         batch = replace(batch, values=per_token_values(batch, completions, max_tokens, critic.values))
         if needs.final_values:
             with torch.no_grad():

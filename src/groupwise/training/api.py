@@ -38,7 +38,7 @@ from groupwise.telemetry.run_folder import RunFolder
 from groupwise.telemetry.summary import Summary, summarise
 from groupwise.training import checkpoint, environment
 from groupwise.training.banner import banner
-from groupwise.training.preparation import Prepared, prepare
+from groupwise.training.preparation import Prepared, check_parts, prepare
 from groupwise.training.progress import Progress
 from groupwise.training.trainer import Trainer
 
@@ -169,6 +169,7 @@ def _prepared(
 ) -> Iterator[list[Prepared]]:
     """Every stage's data and rewards, checked; reward workers end with the block."""
     tokenizer = load_tokenizer(run.model, display.say)
+    check_parts(run, display.say)
     prepared: list[Prepared] = []
     try:
         for stage in run.stages:

@@ -48,6 +48,8 @@ def _details(stage: Stage, data: Prepared) -> list[str]:
             f"critic: AdamW of its own with lr {stage.critic.learning_rate:g}; starts from {stage.critic.start!r}, "
             "or is the one that the stage before trained"
         )
+    if data.test_written:
+        lines.append(f"held out: {len(data.test_written)} written groups, on which the loss is taken at evaluations")
     if data.test_prompts:
         when = f"every {evaluation.every} steps" if evaluation.every else "before and after each stage"
         how = "greedy" if evaluation.temperature == 0 else f"temperature {evaluation.temperature:g}"

@@ -99,6 +99,9 @@ def _data(stage: Stage) -> Iterator[str]:
         yield f"rows with a column `completion`, {prompts} per rollout step; no completion is sampled"
     elif needs.source == "pairs":
         yield f"rows with columns `chosen` and `rejected`, {prompts} pairs per rollout step; no completion is sampled"
+    elif needs.source == "steps":
+        yield "rows with columns `steps` (or `completion` and `step_ends`) and `labels`"
+        yield f"{prompts} rows per rollout step; no completion is sampled"
     elif needs.sampling == "once":
         yield f"prompts with {drawn}, drawn once from the policy that the stage begins with, and recorded in samples/"
         yield f"{prompts} prompts per rollout step, out of those with a completion that is kept"
@@ -136,6 +139,8 @@ def _models(run: Run, index: int) -> Iterator[str]:
     weights = "all weights" if lora is None else f"LoRA adapters of rank {lora.rank}"
     if needs.policy:
         yield f"policy: trained ({weights}), with the state of AdamW"
+    elif needs.judges is not None:
+        yield "policy: stands still, and only says how the model that judges begins"
     else:
         yield "policy: samples, and is not trained"
     if needs.reference:
@@ -149,6 +154,8 @@ def _models(run: Run, index: int) -> Iterator[str]:
             yield f"reference: a frozen copy of the policy's {what} as the stage begins{_because(stage)}{moves}"
     else:
         yield f"no reference{_why_no_reference(stage)}"
+    if needs.critic and needs.judges is not None:
+        yield f"the model that judges {needs.judges}, where other stages have a critic:"
     if needs.critic:
         before = index > 0 and run.stages[index - 1].algorithm.needs.critic
         start = "the critic of the stage before" if before else _critic_start(stage.critic.start)

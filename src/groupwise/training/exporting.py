@@ -1,16 +1,20 @@
-"""From a run folder to a plain model folder."""
+"""From a run folder to a plain model folder: of the policy, or of the reward model that a stage trained."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from groupwise.errors import RunFolderError
+from groupwise.models.classifiers import export_judge
+from groupwise.models.critic import Critic
 from groupwise.models.loading import load_model
 from groupwise.models.saving import export
 from groupwise.run_file import load_run
 from groupwise.telemetry import metrics
 from groupwise.telemetry.run_folder import RunFolder
 from groupwise.training import checkpoint
+from groupwise.training.progress import Progress
 
 
 def export_run(run_folder: Path, out: Path, step: str = "last") -> list[str]:
@@ -20,8 +24,29 @@ def export_run(run_folder: Path, out: Path, step: str = "last") -> list[str]:
     number, path = _choose(folder, step, lines)
     run = load_run(folder.run_file).run
     loaded = load_model(run.model, seed=run.seed, weights=path, say=lines.append)
-    lines += export(loaded, out)
-    return [*lines, f"exported step {number} to {out}: it loads with AutoModelForCausalLM.from_pretrained"]
+    stage = _stage_of(path, number)
+    judges = run.stages[stage].algorithm.needs.judges
+    if judges is None:
+        lines += export(loaded, out)
+        what, loader = "step", "AutoModelForCausalLM"
+    else:
+        first = stage
+        while first and run.stages[first - 1].algorithm.needs.critic:
+            first -= 1  # the stages before it trained the same critic
+        critic = Critic.build(run.stages[first].critic, loaded, run.seed)
+        critic.restore(path / "critic.safetensors")
+        lines += export_judge(critic, loaded, judges, out)
+        what, loader = {
+            "completions": ("the reward model of step", "AutoModelForSequenceClassification"),
+            "steps": ("the process reward model of step", "AutoModelForTokenClassification"),
+        }[judges]
+    return [*lines, f"exported {what} {number} to {out}: it loads with {loader}.from_pretrained"]
+
+
+def _stage_of(path: Path, step: int) -> int:
+    """Index of the stage that trained the checkpoint of this step."""
+    progress = Progress.from_json(json.loads((path / "trainer.json").read_text("utf-8"))["progress"])
+    return sum(end < step for end in progress.ends)
 
 
 def _choose(folder: RunFolder, step: str, lines: list[str]) -> tuple[int, Path]:

@@ -1,4 +1,4 @@
-"""Everything that can be checked before a model is loaded: rows, prompts, demonstrations and rewards of each stage."""
+"""Everything that can be checked before a model is loaded: rows, prompts, what is written, rewards of stages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from pydantic import TypeAdapter
 from transformers import PreTrainedTokenizerBase
 
 from groupwise.errors import DataError, RewardError
+from groupwise.models.classifiers import check_judge, check_start
 from groupwise.rewards import AnyReward
 from groupwise.rewards.build import build_reward
 from groupwise.rewards.combine import Combined
-from groupwise.run import Stage
+from groupwise.run import Run, Stage
 from groupwise.tasks.contract import Row, Task
-from groupwise.tasks.rendering import demonstration_tokens, render_all
+from groupwise.tasks.rendering import render_all
 from groupwise.tasks.rows import checked_rows
-from groupwise.types import Prompt
+from groupwise.training.written import COLUMNS, written_groups
+from groupwise.types import Group, Prompt
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,24 @@ class Prepared:
 
     settings: Stage
     prompts: Sequence[Prompt]
-    demonstrations: Sequence[Sequence[tuple[int, ...]]]
-    """Token ids of the written completions of each prompt: one, or a chosen and a rejected one; empty where the
-    algorithm samples."""
+    written: Sequence[Group]
+    """The written completions of each prompt; empty where the algorithm samples."""
     test_prompts: Sequence[Prompt]
+    """What is sampled and scored in evaluations; empty where nothing scores, or no policy is trained."""
+    test_written: Sequence[Group]
+    """Written completions that nothing trains on, for the loss on them; empty where the test rows have none."""
     reward: Combined | None
     notes: Sequence[str]
+
+
+def check_parts(run: Run, say: Callable[[str], None]) -> None:
+    """Raise a `UserError` where the run's engine or a critic can't be had; reads no weights."""
+    run.engine.check()
+    for stage in run.stages:
+        if stage.algorithm.needs.critic:
+            check_start(stage.critic.start, run.model.name, say)
+        if stage.algorithm.needs.judges is not None:
+            check_judge(stage.algorithm.needs.judges, run.model.name, say)
 
 
 def prepare(
@@ -57,20 +71,29 @@ def prepare(
         test_rows = list(checked_rows(test_rows, f"the test split of task {task.name}"))
     prompts, notes = _render(rows, tokenizer, stage, f"task {task.name}")
     test_prompts, _ = _render(test_rows, tokenizer, stage, "its test split") if test_rows else ([], [])
-    demonstrations = _demonstrate(rows, prompts, tokenizer, stage)
-    reward = _reward(stage, task, functions)
+    needs, chat = stage.algorithm.needs, stage.prompts.chat
+    written = written_groups(rows, prompts, tokenizer, chat, needs)
+    test_written = []
+    if all(row.get(column) is not None for row in test_rows for column in COLUMNS[needs.source]):
+        test_written = written_groups(test_rows, test_prompts, tokenizer, chat, needs)
+        test_written = [group for group in test_written if stage.algorithm.keep(group) is None]
+    reward = _reward(stage, task, functions) if needs.rewards or needs.policy else None
     if reward is not None:
         reward.check([*rows, *test_rows])
         notes = [*notes, *reward.notes]
-    elif stage.algorithm.needs.rewards:
+    elif needs.rewards:
         raise RewardError(
             f"{stage.algorithm.name} needs a reward, and task {task.name} has none of its own",
             fix='name one in the run file, for instance [[rewards]] with name = "exact"',
         )
-    elif test_prompts:
-        notes = [*notes, "no evaluation: there is no reward to evaluate with"]
+    else:
+        if test_prompts and not test_written:
+            lacking = (
+                "no reward to evaluate with" if needs.policy else f"nothing written in the test rows ({needs.source})"
+            )
+            notes = [*notes, f"no evaluation: there is {lacking}"]
         test_prompts = []
-    return Prepared(stage, prompts, demonstrations, test_prompts, reward, notes)
+    return Prepared(stage, prompts, written, test_prompts, test_written, reward, notes)
 
 
 def _render(
@@ -78,21 +101,6 @@ def _render(
 ) -> tuple[list[Prompt], list[str]]:
     settings = stage.prompts
     return render_all(rows, tokenizer, settings.chat, settings.max_tokens, settings.over_limit, where)
-
-
-def _demonstrate(
-    rows: Sequence[Row], prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase, stage: Stage
-) -> list[list[tuple[int, ...]]]:
-    """The written completions of each prompt, where the algorithm learns from them."""
-    columns = {"prompts": [], "demonstrations": ["completion"], "pairs": ["chosen", "rejected"]}
-    names = columns[stage.algorithm.needs.source]
-    if not names:
-        return []
-    row_of = {row["id"]: row for row in rows}
-    chat = stage.prompts.chat
-    return [
-        [demonstration_tokens(row_of[prompt.id], tokenizer, chat, column=name) for name in names] for prompt in prompts
-    ]
 
 
 def _reward(stage: Stage, task: Task, functions: Sequence[Callable[..., Any]]) -> Combined | None:

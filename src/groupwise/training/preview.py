@@ -8,12 +8,14 @@ from groupwise.engines.contract import SamplingParams
 from groupwise.errors import RunFileError
 from groupwise.models.loading import load_model, load_tokenizer
 from groupwise.models.policy import Policy
+from groupwise.run import Run
 from groupwise.run_file import load_run
+from groupwise.sources.contract import Gathered
 from groupwise.sources.cursor import Cursor
 from groupwise.sources.live import Sampler
 from groupwise.telemetry.display import ConsoleDisplay
 from groupwise.telemetry.metrics import completion_metrics, score_metrics
-from groupwise.training.preparation import prepare
+from groupwise.training.preparation import Prepared, prepare
 from groupwise.types import Group
 
 
@@ -28,32 +30,39 @@ def preview(source: str, count: int, overrides: Sequence[str], display: ConsoleD
     stage = sampling_stages[0]
     if stage is not run.stages[0]:
         display.say("sampled from the model as the run begins: the stages before this one are not run")
+    index = run.stages.index(stage)
     prepared = prepare(stage, load_tokenizer(run.model, display.say), run.seed)
     assert prepared.reward is not None
     try:
         policy = Policy.of(load_model(run.model, seed=run.seed, say=display.say))
-        engine = run.engine.build()
-        engine.load(policy, 0)
-        settings = stage.sampling
-        sampler = Sampler(
-            engine=engine,
-            reward=prepared.reward,
-            tokenizer=policy.tokenizer,
-            stop_ids=policy.stop_ids,
-            seed=run.seed,
-            stage=0,
-            purpose="sample",
-            group_size=settings.group_size,
-            sampling=SamplingParams(settings.temperature, settings.max_tokens),
-        )
-        ids = [prompt.id for prompt in prepared.prompts]
-        cursor = Cursor(ids, seed=run.seed, stage=0, shuffle=stage.prompts.shuffle)
-        taken = [(prepared.prompts[index], visit) for index, visit in cursor.take(count)]
-        groups = list(sampler.gather(taken).groups)
+        groups = list(sample_stage(run, index, prepared, policy, count).groups)
     finally:
         prepared.reward.close()
-    _print(groups, settings.group_size, policy, display)
+    _print(groups, stage.sampling.group_size, policy, display)
     return groups
+
+
+def sample_stage(run: Run, index: int, prepared: Prepared, policy: Policy, count: int) -> Gathered:
+    """Groups for the first `count` prompts of a stage, sampled from the policy as it is and scored."""
+    stage = run.stages[index]
+    assert prepared.reward is not None
+    engine = run.engine.build()
+    engine.load(policy, 0)
+    sampler = Sampler(
+        engine=engine,
+        reward=prepared.reward,
+        tokenizer=policy.tokenizer,
+        stop_ids=policy.stop_ids,
+        seed=run.seed,
+        stage=index,
+        purpose="sample",
+        group_size=stage.sampling.group_size,
+        sampling=SamplingParams(stage.sampling.temperature, stage.sampling.max_tokens),
+        token_ends=stage.algorithm.needs.step_rewards,
+    )
+    ids = [prompt.id for prompt in prepared.prompts]
+    cursor = Cursor(ids, seed=run.seed, stage=index, shuffle=stage.prompts.shuffle)
+    return sampler.gather([(prepared.prompts[place], visit) for place, visit in cursor.take(count)])
 
 
 def signal_share(groups: Sequence[Group]) -> tuple[float | None, float | None, float | None]:

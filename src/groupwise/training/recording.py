@@ -60,8 +60,9 @@ class Recorder:
         return row
 
     def evaluation(self, step: int, stage: str, groups: Sequence[Group], result: Mapping[str, Any]) -> None:
-        """A row of its own, and the completions that it is about."""
-        self.completions(ledger.file_of(self.folder.evaluations, step), step, stage, groups, None, {})
+        """A row of its own, and the completions that were sampled for it, if any."""
+        if groups:
+            self.completions(ledger.file_of(self.folder.evaluations, step), step, stage, groups, None, {})
         row = {"step": step, "stage": stage, "eval": result}
         self.evaluations.append(row)
         metrics.append(self.folder.metrics, row)
@@ -97,7 +98,7 @@ def rollout_metrics(
     """The numbers of one rollout step."""
     groups = gathered.groups
     return {
-        **metrics.score_metrics(groups),
+        **metrics.score_metrics(groups if algorithm.needs.rewards else ()),
         **metrics.completion_metrics(groups),
         "frac_degenerate_groups": _degenerate_share(algorithm, batch),
         "frac_dropped_groups": len(dropped) / len(groups) if groups else None,

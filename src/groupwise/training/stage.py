@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -74,6 +74,7 @@ def build_stage(
         optimizer = make(parameters, learning_rate=settings.optimizer.learning_rate)
     if needs.critic:
         assert critic is not None
+        critic.judge(needs.judges)
         critic_optimizer = make(critic.trainable(), learning_rate=settings.critic.learning_rate)
     return ActiveStage(
         index=index,
@@ -88,18 +89,21 @@ def build_stage(
             critic_optimizer,
             settings.optimizer.micro_batch_tokens,
         ),
-        reference=build_reference(policy, needs, source, settings.optimizer.micro_batch_tokens),
+        reference=build_reference(policy, needs, source, prepared.test_written, settings.optimizer.micro_batch_tokens),
         critic=critic if needs.critic else None,
         temperature=settings.sampling.temperature if needs.source == "prompts" and needs.sampling == "live" else 1.0,
     )
 
 
-def build_reference(policy: Policy, needs: Needs, source: Source, max_tokens: int) -> Reference | ReferenceCache | None:
-    """A frozen copy of the policy; or, where all groups are known already, its log-probs of them and no copy."""
+def build_reference(
+    policy: Policy, needs: Needs, source: Source, test: Sequence[Group], max_tokens: int
+) -> Reference | ReferenceCache | None:
+    """A frozen copy of the policy; or, where all groups are known already, those of the test too, its log-probs of them
+    and no copy."""
     if not needs.reference:
         return None
     groups = source.everything() if needs.reference_refresh is None else None
-    return Reference(policy.loaded) if groups is None else ReferenceCache(policy, groups, max_tokens)
+    return Reference(policy.loaded) if groups is None else ReferenceCache(policy, [*groups, *test], max_tokens)
 
 
 def build_source(
@@ -111,7 +115,7 @@ def build_source(
     shuffle = settings.prompts.shuffle
     cursor = Cursor(ids, seed=seed, stage=index, shuffle=shuffle)
     if needs.source != "prompts":
-        return Demonstrations(prepared.prompts, prepared.demonstrations, cursor)
+        return Demonstrations(prepared.written, cursor)
     if needs.sampling == "live":
         return Live(prepared.prompts, cursor, sampler(), needs.dynamic_sampling)
     file = samples_file(recorder, index)

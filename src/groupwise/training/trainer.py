@@ -32,7 +32,7 @@ from groupwise.telemetry.metrics import merged
 from groupwise.telemetry.run_folder import RunFolder
 from groupwise.training import checkpoint
 from groupwise.training.annotation import annotate
-from groupwise.training.evaluation import evaluate
+from groupwise.training.evaluation import NOTHING_SAMPLED, evaluate, evaluate_written
 from groupwise.training.interrupts import Interrupts
 from groupwise.training.minibatches import minibatches
 from groupwise.training.preparation import Prepared
@@ -215,11 +215,18 @@ class Trainer:
         """Evaluate before the run, every so many steps, and at the end of the stage."""
         settings, prepared, step = stage.settings.evaluation, self.prepared[stage.index], self.progress.step
         due = step == 0 if first else ended or self._crossed(stage, settings.every)
-        if not due or not prepared.test_prompts or any(row["step"] == step for row in self.recorder.evaluations):
+        anything = prepared.test_prompts or prepared.test_written
+        if not due or not anything or any(row["step"] == step for row in self.recorder.evaluations):
             return
-        max_tokens = settings.max_tokens or stage.settings.sampling.max_tokens
-        sampler = self.sampler(prepared, "eval", settings.samples, settings.temperature, max_tokens)
-        groups, result = evaluate(sampler, prepared.test_prompts)
+        groups: list[Group] = []
+        result = NOTHING_SAMPLED
+        if prepared.test_prompts:
+            max_tokens = settings.max_tokens or stage.settings.sampling.max_tokens
+            sampler = self.sampler(prepared, "eval", settings.samples, settings.temperature, max_tokens)
+            groups, result = evaluate(sampler, prepared.test_prompts)
+        if prepared.test_written:
+            batch = self.prepare(stage, prepared.test_written)
+            result = result | evaluate_written(stage.update, stage.algorithm, batch)
         self.recorder.evaluation(step, stage.name, groups, result)
 
     def save_when_due(self, stage: ActiveStage, ended: bool) -> None:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from groupwise.algorithms.contract import Algorithm
+from groupwise.algorithms.contract import Algorithm, Loss
 from groupwise.errors import NonFiniteLogprobError, TrainingError
 from groupwise.models.critic import Critic
 from groupwise.models.policy import Policy
 from groupwise.packing import micro_batches, take, token_index
 from groupwise.telemetry.metrics import merged
 from groupwise.training.optimizer import Optimizer
-from groupwise.types import Batch, Maximum, Mean, Metric
+from groupwise.types import Batch, Maximum, Mean, Metric, Total
 
 UPDATED = "updated"
 NO_SIGNAL = "no signal"
@@ -32,7 +32,8 @@ class Outcome:
     status: str
     """`updated`; `no signal` (nothing has a gradient: no update, no weight decay); or why it was skipped."""
     loss: float
-    """The surrogate's value. With one update per rollout and centred advantages it is near 0 by construction."""
+    """The surrogate's value; the critic's loss where that alone is trained. With one update per rollout and centred
+    advantages the surrogate is near 0 by construction."""
     grad_norm: float | None
     """Of the policy, before clipping."""
     learning_rate: float
@@ -86,24 +87,30 @@ class Update:
             tokens += int(micro_batch.loss_mask.sum())
         return self._apply(loss, rate, index, tokens, merged(metrics))
 
-    def _accumulate(self, algorithm: Algorithm, batch: Batch) -> tuple[float, dict[str, Metric]]:
-        """Forward and backward of one micro-batch."""
+    def forward(self, algorithm: Algorithm, batch: Batch) -> tuple[Loss, dict[str, Metric]]:
+        """The loss of a weighted micro-batch, and how trainer and sampler compare on it."""
         metrics: dict[str, Metric] = {}
         log_probs = torch.zeros(batch.token_ids.numel(), device=batch.token_ids.device)
         if self.optimizers["policy"] is not None:
             log_probs, entropy = self.policy.forward.log_probs(batch)
             metrics |= _sampler_metrics(batch, log_probs.detach(), entropy)
-        values = None if self.critic is None else self.critic.values(batch)
-        loss = algorithm.loss(batch, log_probs, values)
-        total = loss.policy if self.optimizers["policy"] is not None else torch.zeros((), device=log_probs.device)
+        values = None if self.critic is None else self.critic.values(batch, after=algorithm.needs.judges is not None)
+        return algorithm.loss(batch, log_probs, values), metrics
+
+    def _accumulate(self, algorithm: Algorithm, batch: Batch) -> tuple[float, dict[str, Metric]]:
+        """Forward and backward of one micro-batch."""
+        loss, metrics = self.forward(algorithm, batch)
+        total = shown = loss.policy if self.optimizers["policy"] is not None else loss.policy.detach() * 0
         if loss.value is not None:
             total = total + loss.value
+            metrics["value_loss"] = Total(float(loss.value.detach()))
+            shown = shown if self.optimizers["policy"] is not None else loss.value
         if not total.requires_grad:
             raise TrainingError(
                 "the loss reaches no trainable parameter", fix="train some weights: check model.lora.target_modules"
             )
         total.backward()
-        return float(loss.policy.detach()), metrics | dict(loss.metrics)
+        return float(shown.detach()), metrics | dict(loss.metrics)
 
     def _apply(self, loss: float, rate: float, index: int, tokens: int, metrics: Mapping[str, float | None]) -> Outcome:
         """Clip and step, unless something isn't finite."""

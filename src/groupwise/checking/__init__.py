@@ -1,0 +1,1 @@
+"""Checking: a task and its rewards before training, a verifier on cases, a run after it."""

@@ -1,0 +1,86 @@
+"""What `audit` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from groupwise.checking.audit import StageAudit, remarks
+from groupwise.checking.regrade import SecondOpinion
+from groupwise.checking.showing import shortened
+from groupwise.telemetry.display import ConsoleDisplay
+
+EXAMPLES = 10
+"""Disagreements shown."""
+WIDE = 300
+"""Characters of a completion that are shown."""
+
+
+def show_audits(audits: Sequence[StageAudit], opinion: SecondOpinion | None, display: ConsoleDisplay) -> None:
+    """Tables for each stage, what stands out, what to read, and the second grader."""
+    for one in audits:
+        _show_stage(one, display)
+    if not audits:
+        display.say("no stage of this run scored completions")
+    if opinion is not None:
+        _show_opinion(opinion, display)
+
+
+def _show_stage(one: StageAudit, display: ConsoleDisplay) -> None:
+    display.say(f"\nstage {one.stage}: {one.steps} steps, {one.completions} completions")
+    quarters = ", ".join(f"{share:.1%}" for share in one.unread_by_quarter)
+    display.say(
+        f"not scored {one.not_scored:.1%}; not scored or no answer read {one.unread:.1%} (by quarter: {quarters})"
+    )
+    for reason, count in one.reasons:
+        display.say(f"  {count} x {reason}")
+    if one.changes:
+        rows = [
+            (change.name, f"{change.first:.3f}", f"{change.last:.3f}", f"{change.difference:+.3f}", _mark(change.clear))
+            for change in one.changes
+        ]
+        display.table("From the first to the last quarter of the steps", ("", "first", "last", "change", "clear"), rows)
+    if len(one.parts) > 1:
+        parts = [
+            (
+                part.name,
+                f"{part.first:.3f}",
+                f"{part.last:.3f}",
+                _mark(part.clear),
+                f"{part.weight:.3g}",
+                _share(part.share_of_gain),
+            )
+            for part in one.parts
+        ]
+        columns = ("", "first", "last", "clear", "weight", "share of the gain")
+        display.table("Parts of the reward", columns, parts)
+    for text in remarks(one):
+        display.say(text)
+    if one.suspects:
+        display.say(f"\nthe {len(one.suspects)} completions to read first:")
+    for number, suspect in enumerate(one.suspects, start=1):
+        row = suspect.completion
+        value = "not scored" if row.reward is None else f"reward {row.reward:g}"
+        place = f"step {row.step}, {row.row['group_id']}, sample {row.row['sample']}"
+        display.say(f"{number}. {place}, {value}: {'; '.join(suspect.why)}")
+        display.say(f"   {shortened(row.text, WIDE)}")
+
+
+def _show_opinion(opinion: SecondOpinion, display: ConsoleDisplay) -> None:
+    rows = [(*pair.split(" / "), str(count)) for pair, count in opinion.verdicts.items()]
+    title = f"{opinion.grader} on {opinion.judged} recorded completions: it disagrees on {opinion.share:.1%}"
+    display.table(title, ("recorded", opinion.grader, "completions"), rows)
+    for one in opinion.disagreements[:EXAMPLES]:
+        display.say(f"step {one.step}, {one.group_id}, sample {one.sample}: {shortened(one.completion, WIDE)}")
+        display.say(
+            f"   recorded {one.recorded} ({one.recorded_reason}); {opinion.grader} {one.second} ({one.second_reason})"
+        )
+    if len(opinion.disagreements) > EXAMPLES:
+        display.say(f"... and {len(opinion.disagreements) - EXAMPLES} more, all in --json")
+
+
+def _mark(clear: bool) -> str:
+    return "yes" if clear else "no"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"

@@ -1,0 +1,1 @@
+"""What runs inside the sandboxes: `start` first, then `program` or `examiner`, which talk over `wire`."""
