@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from groupwise.algorithms import GRPO
+from groupwise.models.hidden import SharedPrompt
 from groupwise.models.loading import load_model
 from groupwise.models.policy import Policy
 from groupwise.models.settings import ModelSettings
@@ -109,9 +110,9 @@ def losses_in_one_file(
     return loss, {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-def log_probs_of(policy: Policy) -> Callable[[Batch], Tensor]:
+def log_probs_of(policy: Policy) -> Callable[[Batch, SharedPrompt | None], Tensor]:
     """What gives a micro-batch's log-probs."""
-    return lambda part: policy.forward.log_probs(part)[0]
+    return lambda part, prompt: policy.forward.log_probs(part, prompt)[0]
 
 
 def losses_in_the_library(folder: Path, beta: float, old_noise: float) -> tuple[float, dict[str, Tensor]]:

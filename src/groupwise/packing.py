@@ -167,27 +167,31 @@ def micro_batches(
 ) -> Iterator[list[int]]:
     """Cut completions into lists whose sub-batches hold at most `max_tokens` tokens, in order.
 
-    A completion is never split; a group is split only when it alone is over the limit, and then its prompt is computed
-    once per part, or with `whole_groups` not even then. One completion over the limit makes a micro-batch of its own.
+    A completion is never split; a group is split only when it alone is over the limit, or with `whole_groups` not even
+    then. Parts of a split group hold nothing else, and each counts the prompt, whether or not it is computed again. One
+    completion over the limit makes a micro-batch of its own.
     """
     groups = batch.group_index.tolist()
     prompts = [end - start for start, end in batch.prompt_spans]
     lengths = [end - start for start, end in batch.completion_spans]
-    whole = list(prompts)
+    sizes = list(prompts)
     for completion in completions:
-        whole[groups[completion]] += lengths[completion]
+        sizes[groups[completion]] += lengths[completion]
+    whole = [whole_groups or size <= max_tokens for size in sizes]
     part: list[int] = []
     tokens, previous = 0, -1
     for completion in completions:
-        group = groups[completion]
-        alone = prompts[group] + lengths[completion]
-        cost = lengths[completion] if group == previous else alone
-        room = whole[group] if group != previous and (whole_groups or whole[group] <= max_tokens) else cost
-        if part and tokens + room > max_tokens and not (whole_groups and group == previous):
+        group, length = groups[completion], lengths[completion]
+        if group == previous:
+            ended = not whole[group] and tokens + length > max_tokens
+        else:
+            ended = tokens + sizes[group] > max_tokens or not (whole[group] and whole[previous])
+        if part and ended:
             yield part
-            part, tokens, cost = [], 0, alone
+            part, tokens = [], 0
+        tokens += length if part and group == previous else prompts[group] + length
         part.append(completion)
-        tokens, previous = tokens + cost, group
+        previous = group
     if part:
         yield part
 

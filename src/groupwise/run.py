@@ -79,7 +79,8 @@ class OptimizerSettings(Settings):
     max_grad_norm: float = Field(default=1.0, gt=0)
     """A gradient with a larger norm is scaled down to this one."""
     micro_batch_tokens: int = Field(default=4096, ge=1)
-    """Most tokens of one forward and backward pass; changes memory, not the gradient."""
+    """Most tokens in memory for one backward pass; changes memory, not the gradient. A larger group is computed in
+    parts that share its prompt."""
     max_bad_steps: int = Field(default=5, ge=1)
     """Steps in a row without a usable update (non-finite numbers, nothing scored) after which the run stops."""
 

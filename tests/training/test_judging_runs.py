@@ -25,7 +25,7 @@ from groupwise.rewards.records import record_for
 from groupwise.tasks.rendering import render
 from groupwise.telemetry.run_folder import RunFolder
 from groupwise.telemetry.summary import summarise
-from groupwise.training import update
+from groupwise.training import split_groups
 from groupwise.training.exporting import export_run
 from groupwise.types import Batch, Completion, Group, Segment
 
@@ -92,7 +92,7 @@ def test_a_killed_run_goes_on_bit_for_bit(name: str, tmp_path: Path, monkeypatch
 
 def test_a_pair_is_never_split_however_small_micro_batches_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cuts: list[tuple[int, int]] = []
-    plain = update.take
+    plain = split_groups.take
 
     def take(batch: Batch, completions: Any) -> Batch:
         part = plain(batch, completions)
@@ -100,7 +100,7 @@ def test_a_pair_is_never_split_however_small_micro_batches_are(tmp_path: Path, m
         return part
 
     whole = train("reward_model", tmp_path / "whole")
-    monkeypatch.setattr(update, "take", take)
+    monkeypatch.setattr(split_groups, "take", take)
     cut = train("reward_model", tmp_path / "cut", optimizer={"micro_batch_tokens": 1})
     assert cuts == [(1, 2)] * 16
     for one, other in zip(metric_rows(whole), metric_rows(cut), strict=True):

@@ -14,7 +14,7 @@ from tiny_runs import ROWS, Lines, metric_rows, outcome, same, tiny, weights
 
 import groupwise
 from groupwise.errors import DataError
-from groupwise.training import update
+from groupwise.training import split_groups
 from groupwise.training.reference_cache import ReferenceCache
 from groupwise.types import Batch
 
@@ -81,7 +81,7 @@ def test_completions_may_be_text_or_chats(tmp_path: Path) -> None:
 
 def test_a_pair_is_never_split_however_small_micro_batches_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cuts: list[tuple[int, int]] = []
-    plain = update.take
+    plain = split_groups.take
 
     def take(batch: Batch, completions: Sequence[int]) -> Batch:
         part = plain(batch, completions)
@@ -90,7 +90,7 @@ def test_a_pair_is_never_split_however_small_micro_batches_are(tmp_path: Path, m
         return part
 
     whole = train(tmp_path / "whole")
-    monkeypatch.setattr(update, "take", take)
+    monkeypatch.setattr(split_groups, "take", take)
     cut = train(tmp_path / "cut", optimizer={"learning_rate": 1e-3, "micro_batch_tokens": 1})
     assert cuts == [(1, 2)] * 12
     for one, other in zip(metric_rows(whole), metric_rows(cut), strict=True):

@@ -16,7 +16,8 @@ from torch import Tensor
 from groupwise.engines.contract import Request
 from groupwise.engines.draws import stream, uniforms
 from groupwise.engines.sampling import draw
-from groupwise.models.attention import Decode, Packed, Rows
+from groupwise.models.decode import Decode, Rows
+from groupwise.models.packed import Packed
 from groupwise.models.policy import Policy
 from groupwise.settings import Settings
 from groupwise.types import Completion, FinishReason, Segment

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from groupwise.models.attention import NAME, Packed
+from groupwise.models.attention import NAME
 from groupwise.models.classifiers import Judges, read_classifier
-from groupwise.models.forward import hidden_states
+from groupwise.models.hidden import SharedPrompt, group_hidden
 from groupwise.models.loading import LoadedModel
 from groupwise.models.settings import CriticSettings
 from groupwise.packing import predictors
@@ -59,17 +59,18 @@ class Critic(nn.Module):
         if what == "completions":
             nn.init.zeros_(self.head.bias)
 
-    def values(self, batch: Batch, *, after: bool = False) -> Tensor:
-        """[T] values before (or after) each token of the loss mask, with gradient; zero elsewhere."""
-        hidden = hidden_states(self.backbone, batch.token_ids, batch.positions, Packed.of(batch), self.compute_dtype)
+    def values(self, batch: Batch, prompt: SharedPrompt | None = None, *, after: bool = False) -> Tensor:
+        """[T] values before (or after) each token of the loss mask, with gradient; zero elsewhere. `prompt`: for a part
+        of a group."""
+        hidden = group_hidden(self.backbone, batch, self.compute_dtype, prompt)
         where = batch.loss_mask.nonzero()[:, 0]
         read = where if after else predictors(batch)[where]
         values = self.head(hidden.index_select(0, read).float())[:, 0]
         return values.new_zeros(batch.token_ids.numel()).index_put((where,), values)
 
-    def final_values(self, batch: Batch) -> Tensor:
-        """[N] values after the last token of each completion; 0 for an empty one."""
-        hidden = hidden_states(self.backbone, batch.token_ids, batch.positions, Packed.of(batch), self.compute_dtype)
+    def final_values(self, batch: Batch, prompt: SharedPrompt | None = None) -> Tensor:
+        """[N] values after the last token of each completion; 0 for an empty one. `prompt`: for a part of a group."""
+        hidden = group_hidden(self.backbone, batch, self.compute_dtype, prompt)
         last = torch.tensor([end - 1 for _, end in batch.completion_spans], device=hidden.device)
         empty = torch.tensor([end == start for start, end in batch.completion_spans], device=hidden.device)
         return torch.where(empty, 0.0, self.head(hidden.index_select(0, last.clamp(min=0)).float())[:, 0])

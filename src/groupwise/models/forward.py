@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from groupwise.errors import ModelError
-from groupwise.models.attention import NAME, Layout, Packed
+from groupwise.models.attention import NAME, Layout
+from groupwise.models.hidden import SharedPrompt, group_hidden, hidden_states
 from groupwise.models.log_probs import Head, token_log_probs
+from groupwise.models.packed import Packed
 from groupwise.packing import predictors
 from groupwise.types import Batch
 
@@ -45,29 +47,17 @@ class Forward:
         """token_ids, positions [T] -> last hidden states [T, h]."""
         return hidden_states(self.backbone, token_ids, positions, layout, self.compute_dtype)
 
-    def log_probs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def log_probs(self, batch: Batch, prompt: SharedPrompt | None = None) -> tuple[Tensor, Tensor]:
         """Log-probs and entropies [T] of the tokens in the loss mask, at the batch's temperature; zero elsewhere.
 
-        Logits are computed only where a token of the mask is predicted.
+        Logits are computed only where a token of the mask is predicted. `prompt`: for a part of a group.
         """
-        hidden = self.hidden(batch.token_ids, batch.positions, Packed.of(batch))
+        hidden = group_hidden(self.backbone, batch, self.compute_dtype, prompt)
         where = batch.loss_mask.nonzero()[:, 0]
         rows = hidden.index_select(0, predictors(batch)[where])
         log_probs, entropy = token_log_probs(rows, self.head, batch.token_ids[where], batch.temperature)
         blank = log_probs.new_zeros(batch.token_ids.numel())
         return blank.index_put((where,), log_probs), blank.index_put((where,), entropy)
-
-
-def hidden_states(
-    backbone: Any, token_ids: Tensor, positions: Tensor, layout: Layout, compute_dtype: torch.dtype
-) -> Tensor:
-    """token_ids, positions [T] -> last hidden states [T, h] of a decoder whose attention is groupwise's."""
-    autocast: contextlib.AbstractContextManager = contextlib.nullcontext()
-    if compute_dtype != torch.float32:
-        autocast = torch.autocast(token_ids.device.type, dtype=compute_dtype)
-    with autocast:
-        output = backbone(input_ids=token_ids[None], position_ids=positions[None], use_cache=False, layout=layout)
-    return output.last_hidden_state[0]
 
 
 @torch.no_grad()

@@ -8,10 +8,11 @@ import torch
 
 from groupwise.algorithms.contract import Needs
 from groupwise.models.critic import Critic
+from groupwise.models.hidden import SharedPrompt
 from groupwise.models.policy import Policy
 from groupwise.models.reference import Reference
-from groupwise.packing import take
 from groupwise.training.reference_cache import ReferenceCache
+from groupwise.training.split_groups import parts
 from groupwise.training.update import per_token_values
 from groupwise.types import Batch
 
@@ -33,8 +34,8 @@ def annotate(
     """
     completions = list(range(len(batch.completion_spans)))
 
-    def log_probs(part: Batch) -> torch.Tensor:
-        return policy.forward.log_probs(part)[0]
+    def log_probs(part: Batch, prompt: SharedPrompt | None) -> torch.Tensor:
+        return policy.forward.log_probs(part, prompt)[0]
 
     if needs.policy and (needs.old_log_probs or several_updates):
         batch = replace(batch, old_log_probs=per_token_values(batch, completions, max_tokens, log_probs))
@@ -47,6 +48,6 @@ def annotate(
         batch = replace(batch, values=per_token_values(batch, completions, max_tokens, critic.values))
         if needs.final_values:
             with torch.no_grad():
-                final = [critic.final_values(take(batch, [completion])) for completion in completions]
+                final = [critic.final_values(part, prompt) for _, part, prompt in parts(batch, completions, max_tokens)]
             batch = replace(batch, final_values=torch.cat(final))
     return batch

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from groupwise.models.hidden import SharedPrompt
 from groupwise.models.policy import Policy
 from groupwise.packing import pack, to, unpack
 from groupwise.training.update import per_token_values
@@ -23,12 +24,16 @@ class ReferenceCache:
     def __init__(self, policy: Policy, groups: Sequence[Group], max_tokens: int) -> None:
         """The policy must hold the reference's weights; temperature is 1, as for all groups that are known before."""
         self.known: dict[Key, Tensor] = {}
+
+        def log_probs(part: Batch, prompt: SharedPrompt | None) -> Tensor:
+            return policy.forward.log_probs(part, prompt)[0]
+
         for group in groups:
             batch = to(pack([group], temperature=1.0), policy.device)
             key = _keys(batch)[0]
             if key not in self.known:
                 everyone = list(range(len(batch.completion_spans)))
-                values = per_token_values(batch, everyone, max_tokens, lambda part: policy.forward.log_probs(part)[0])
+                values = per_token_values(batch, everyone, max_tokens, log_probs)
                 self.known[key] = values[batch.completion_index >= 0]
 
     def log_probs(self, batch: Batch) -> Tensor:

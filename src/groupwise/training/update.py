@@ -15,10 +15,12 @@ from torch import Tensor
 from groupwise.algorithms.contract import Algorithm, Loss
 from groupwise.errors import NonFiniteLogprobError, TrainingError
 from groupwise.models.critic import Critic
+from groupwise.models.hidden import SharedPrompt
 from groupwise.models.policy import Policy
-from groupwise.packing import micro_batches, take, token_index
+from groupwise.packing import token_index
 from groupwise.telemetry.metrics import merged
 from groupwise.training.optimizer import Optimizer
+from groupwise.training.split_groups import parts
 from groupwise.types import Batch, Maximum, Mean, Metric, Total
 
 UPDATED = "updated"
@@ -74,12 +76,11 @@ class Update:
             return Outcome(NO_SIGNAL, 0.0, 0.0, rate, 0)
         self._clear()
         loss, metrics, tokens = 0.0, [], 0
-        for part in micro_batches(
+        for _, micro_batch, prompt in parts(
             batch, completions, self.micro_batch_tokens, whole_groups=algorithm.needs.couples_groups
         ):
-            micro_batch = take(batch, part)
             try:
-                value, diagnostics = self._accumulate(algorithm, micro_batch)
+                value, diagnostics = self._accumulate(algorithm, micro_batch, prompt)
             except NonFiniteLogprobError as error:
                 return self._skipped(f"skipped: {error}", loss, rate)
             loss += value
@@ -87,19 +88,25 @@ class Update:
             tokens += int(micro_batch.loss_mask.sum())
         return self._apply(loss, rate, index, tokens, merged(metrics))
 
-    def forward(self, algorithm: Algorithm, batch: Batch) -> tuple[Loss, dict[str, Metric]]:
+    def forward(
+        self, algorithm: Algorithm, batch: Batch, prompt: SharedPrompt | None = None
+    ) -> tuple[Loss, dict[str, Metric]]:
         """The loss of a weighted micro-batch, and how trainer and sampler compare on it."""
         metrics: dict[str, Metric] = {}
         log_probs = torch.zeros(batch.token_ids.numel(), device=batch.token_ids.device)
         if self.optimizers["policy"] is not None:
-            log_probs, entropy = self.policy.forward.log_probs(batch)
+            log_probs, entropy = self.policy.forward.log_probs(batch, prompt)
             metrics |= _sampler_metrics(batch, log_probs.detach(), entropy)
-        values = None if self.critic is None else self.critic.values(batch, after=algorithm.needs.judges is not None)
+        values = None
+        if self.critic is not None:
+            values = self.critic.values(batch, prompt, after=algorithm.needs.judges is not None)
         return algorithm.loss(batch, log_probs, values), metrics
 
-    def _accumulate(self, algorithm: Algorithm, batch: Batch) -> tuple[float, dict[str, Metric]]:
+    def _accumulate(
+        self, algorithm: Algorithm, batch: Batch, prompt: SharedPrompt | None
+    ) -> tuple[float, dict[str, Metric]]:
         """Forward and backward of one micro-batch."""
-        loss, metrics = self.forward(algorithm, batch)
+        loss, metrics = self.forward(algorithm, batch, prompt)
         total = shown = loss.policy if self.optimizers["policy"] is not None else loss.policy.detach() * 0
         if loss.value is not None:
             total = total + loss.value
@@ -139,15 +146,17 @@ class Update:
 
 
 def per_token_values(
-    batch: Batch, completions: Sequence[int], max_tokens: int, compute: Callable[[Batch], Tensor]
+    batch: Batch,
+    completions: Sequence[int],
+    max_tokens: int,
+    compute: Callable[[Batch, SharedPrompt | None], Tensor],
 ) -> Tensor:
     """[T]: what `compute` gives for the unmasked tokens of some completions, in micro-batches, without gradient."""
     result = torch.zeros(batch.token_ids.numel(), dtype=torch.float32, device=batch.token_ids.device)
     with torch.no_grad():
-        for part in micro_batches(batch, completions, max_tokens):
-            micro_batch = take(batch, part)
-            where = token_index(batch, part)[micro_batch.loss_mask]
-            result[where] = compute(micro_batch)[micro_batch.loss_mask].float()
+        for chosen, micro_batch, prompt in parts(batch, completions, max_tokens):
+            where = token_index(batch, chosen)[micro_batch.loss_mask]
+            result[where] = compute(micro_batch, prompt)[micro_batch.loss_mask].float()
     return result
 
 
