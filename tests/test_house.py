@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "algorithms": {"core"},
     "evaluation": {"algorithms", "core"},
     "packing": set(),
-    "models": {"packing"},
+    "planning": set(),
+    "models": {"packing", "planning"},
     "engines": {"models", "packing"},
     "tasks": set(),
     "rewards": {"models"},
@@ -40,8 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_errors": {"run"},
     "run_file": {"run", "run_errors"},
     "training": {
-        "algorithms", "core", "engines", "models", "packing", "rewards", "run", "run_file", "sources", "tasks",
-        "telemetry",
+        "algorithms", "core", "engines", "models", "packing", "planning", "rewards", "run", "run_file", "sources",
+        "tasks", "telemetry",
     },
     "checking": {
         "engines", "models", "rewards", "run", "run_file", "sources", "tasks", "telemetry", "training",
@@ -146,7 +147,15 @@ def test_the_package_itself_imports_nothing_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["groupwise", "groupwise.types", "groupwise.rewards", "groupwise.rewards.workers.worker"]
+    "module",
+    [
+        "groupwise",
+        "groupwise.types",
+        "groupwise.rewards",
+        "groupwise.rewards.workers.worker",
+        "groupwise.planning.checkpointing",
+        "groupwise.planning.machine",
+    ],
 )
 def test_light_modules_do_not_import_torch(module: str) -> None:
     program = f"import sys, {module}; print(sorted({{'torch', 'transformers', 'datasets'}} & set(sys.modules)))"

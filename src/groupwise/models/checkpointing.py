@@ -9,7 +9,8 @@ always do.
 from __future__ import annotations
 
 import types
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -17,6 +18,33 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from groupwise.errors import ModelError
+from groupwise.planning.checkpointing import Demand, choose
+from groupwise.planning.memory import BFLOAT16, FLOAT32
+from groupwise.planning.shape import Shape
+
+
+def decide(
+    setting: bool | Literal["auto"],
+    model: PreTrainedModel,
+    compute_dtype: torch.dtype,
+    demands: Sequence[Demand],
+    free: int,
+) -> tuple[bool, list[str]]:
+    """Whether to recompute layers, and what the user should know of that: as asked, or where `demands` need it.
+
+    `free` bytes were there before the model's weights were read. Models whose layers can't be told never recompute by
+    themselves.
+    """
+    if setting != "auto":
+        return setting, []
+    if not demands or not _layers(model):
+        return False, []
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    total, trained = sum(size for size, _ in sizes), sum(size for size, needed in sizes if needed)
+    precision = FLOAT32 if compute_dtype == torch.float32 else BFLOAT16
+    shape = Shape.of(model.config)
+    choice = choose([demand.workload(shape, total, trained, precision) for demand in demands], free)
+    return choice.checkpointing, [choice.sentence]
 
 
 def recompute_layers(model: PreTrainedModel) -> None:
@@ -24,7 +52,7 @@ def recompute_layers(model: PreTrainedModel) -> None:
 
     Raises `ModelError` for architectures whose layers can't be told.
     """
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    layers = _layers(model)
     if not layers:
         raise ModelError(
             f"model of type {type(model).__name__} does not support gradient checkpointing",
@@ -33,6 +61,10 @@ def recompute_layers(model: PreTrainedModel) -> None:
     for layer in layers:
         # a bound method, so that a deep copy of the model is bound to the copy
         layer.forward = types.MethodType(_recomputed, layer)
+
+
+def _layers(model: PreTrainedModel) -> list[GradientCheckpointingLayer]:
+    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
 def _recomputed(layer: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -9,6 +9,7 @@ import torch
 
 from groupwise.errors import ModelError
 from groupwise.models.settings import ModelSettings
+from groupwise.planning import machine
 
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 """How Linux names the instructions of x86 (the first two) and ARM processors."""
@@ -62,6 +63,11 @@ def cpu_flags() -> set[str]:
         if key.strip() in ("flags", "Features"):
             return set(value.split())
     return set()
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be taken where the model will be."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else machine.free_memory()
 
 
 def describe(device: torch.device) -> str:

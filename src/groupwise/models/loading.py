@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,8 @@ from torch.nn import Parameter
 
 from groupwise.errors import ModelError
 from groupwise.models import lora
-from groupwise.models.checkpointing import recompute_layers
-from groupwise.models.devices import choose_compute_dtype, choose_device
+from groupwise.models.checkpointing import decide, recompute_layers
+from groupwise.models.devices import choose_compute_dtype, choose_device, free_memory
 from groupwise.models.quiet import quiet
 from groupwise.models.settings import ModelSettings
 from groupwise.models.sources import (
@@ -25,6 +25,7 @@ from groupwise.models.sources import (
     resolve,
     tokenizer_source,
 )
+from groupwise.planning.checkpointing import Demand
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -54,6 +55,8 @@ class LoadedModel:
     """What was decided on the way, for the user to read."""
     adapter_base: str = ""
     """What an adapter-only checkpoint says that it belongs to."""
+    checkpointing: bool = False
+    """Whether layers are computed again in the backward pass."""
 
 
 def load_tokenizer(settings: ModelSettings, say: Say = print) -> PreTrainedTokenizerBase:
@@ -69,13 +72,22 @@ def load_tokenizer(settings: ModelSettings, say: Say = print) -> PreTrainedToken
         raise _cannot_load("the tokenizer of", source, error) from error
 
 
-def load_model(settings: ModelSettings, *, seed: int, weights: Path | None = None, say: Say = print) -> LoadedModel:
+def load_model(
+    settings: ModelSettings,
+    *,
+    seed: int,
+    weights: Path | None = None,
+    say: Say = print,
+    demands: Sequence[Demand] = (),
+) -> LoadedModel:
     """Load the model, with the weights of a checkpoint folder where one is given.
 
     A folder with an adapter continues that adapter; with `settings.lora` the old adapter is merged into the
-    weights in memory and a new one is put on top, its start drawn from `seed`. Raises `ModelError`.
+    weights in memory and a new one is put on top, its start drawn from `seed`. `demands` say what the stages of a run
+    make of it; none where nothing is trained. Raises `ModelError`.
     """
     device = choose_device(settings)
+    free = free_memory(device)
     compute_dtype, note = choose_compute_dtype(settings, device)
     if settings.lora is not None:
         lora.require_peft()
@@ -84,11 +96,21 @@ def load_model(settings: ModelSettings, *, seed: int, weights: Path | None = Non
     notes = [f"model {settings.name}: {note}"]
     model, adapter, adapter_base = _with_adapter(settings, source, seed, notes, say)
     _check_vocabulary(model, tokenizer, source)
-    if settings.gradient_checkpointing:
+    checkpointing, why = decide(settings.gradient_checkpointing, model, compute_dtype, demands, free)
+    if checkpointing:
         recompute_layers(model)
-    stop_ids = find_stop_ids(model, tokenizer)
+    notes += why
     loaded = LoadedModel(
-        model.to(device).eval(), adapter, tokenizer, stop_ids, source, device, compute_dtype, (), adapter_base
+        model=model.to(device).eval(),
+        adapter=adapter,
+        tokenizer=tokenizer,
+        stop_ids=find_stop_ids(model, tokenizer),
+        source=source,
+        device=device,
+        compute_dtype=compute_dtype,
+        notes=(),
+        adapter_base=adapter_base,
+        checkpointing=checkpointing,
     )
     if weights is not None:
         load_weights(loaded, weights)

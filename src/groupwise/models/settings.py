@@ -36,9 +36,9 @@ class ModelSettings(Settings):
     """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
     lora: LoraSettings | None = None
     """Train adapters instead of all weights."""
-    gradient_checkpointing: bool = False
-    """Compute each layer again in the backward pass instead of keeping its activations: less memory, more
-    time."""
+    gradient_checkpointing: bool | Literal["auto"] = "auto"
+    """Compute each layer again in the backward pass instead of keeping its activations: less memory, more time.
+    `auto`: only where the largest update is predicted not to fit; decided once per run."""
 
 
 class CriticSettings(Settings):

@@ -38,6 +38,7 @@ from groupwise.telemetry.run_folder import RunFolder
 from groupwise.telemetry.summary import Summary, summarise
 from groupwise.training import checkpoint, environment
 from groupwise.training.banner import banner
+from groupwise.training.demands import demands
 from groupwise.training.preparation import Prepared, check_parts, prepare
 from groupwise.training.progress import Progress
 from groupwise.training.trainer import Trainer
@@ -79,7 +80,8 @@ def train(
         folder = RunFolder.check_free(out or default_folder(loaded.name))
         task = None if prompts is None else InMemory(prompts, test_prompts)
         with _prepared(loaded.run, shown, loaded.notes, task, rewards) as prepared:
-            policy = Policy.of(load_model(loaded.run.model, seed=loaded.run.seed, say=shown.say))
+            model, seed = loaded.run.model, loaded.run.seed
+            policy = Policy.of(load_model(model, seed=seed, say=shown.say, demands=demands(prepared)))
             folder.make(to_toml(loaded.run), environment.describe(policy))
             return _run(Trainer(loaded.run, prepared, policy, folder, shown), folder)
 
@@ -115,7 +117,8 @@ def resume(
         task = None if prompts is None else InMemory(prompts, test_prompts)
         with _prepared(stored.run, shown, (), task, rewards) as prepared:
             begun = stage_start(stored.run, folder, weights)
-            policy = Policy.of(load_model(stored.run.model, seed=stored.run.seed, weights=begun, say=shown.say))
+            model = environment.as_before(stored.run.model, recorded)
+            policy = Policy.of(load_model(model, seed=stored.run.seed, weights=begun, say=shown.say))
             environment.compare(recorded, environment.describe(policy), shown.say)
             return _run(Trainer(stored.run, prepared, policy, folder, shown, weights), folder)
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from groupwise.models.policy import Policy
+from groupwise.models.settings import ModelSettings
 
 
 def describe(policy: Policy) -> dict[str, Any]:
@@ -25,6 +26,7 @@ def describe(policy: Policy) -> dict[str, Any]:
         "compute_dtype": str(loaded.compute_dtype).removeprefix("torch."),
         "weights_dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
+        "gradient_checkpointing": loaded.checkpointing,
     }
 
 
@@ -34,6 +36,13 @@ def use_threads(recorded: Mapping[str, Any], say: Callable[[str], None]) -> None
     if threads != torch.get_num_threads():
         say(f"using {threads} threads as this run did before, not {torch.get_num_threads()}")
         torch.set_num_threads(threads)
+
+
+def as_before(settings: ModelSettings, recorded: Mapping[str, Any]) -> ModelSettings:
+    """The model's settings with what was chosen by the memory that was free when the run began, not by today's."""
+    if settings.gradient_checkpointing != "auto":
+        return settings
+    return settings.model_copy(update={"gradient_checkpointing": recorded["gradient_checkpointing"]})
 
 
 def compare(recorded: Mapping[str, Any], now: Mapping[str, Any], say: Callable[[str], None]) -> None:
