@@ -194,6 +194,7 @@ def mirror_class(examiner: Examiner, number: int, about: tuple[Any, ...]) -> typ
         "__init__": lambda self, *arguments, **keywords: None,
         "__new__": lambda kind, *arguments, **keywords: new_exception(examiner, kind, arguments, keywords),
         "__getattr__": lambda self, word: attribute(examiner, self, word),
+        "__str__": lambda self: examiner.ask("operator", "str", self),
         "__module__": "program",
     }
     kind = type(name, parents, body)
@@ -203,12 +204,18 @@ def mirror_class(examiner: Examiner, number: int, about: tuple[Any, ...]) -> typ
 
 def new_exception(examiner: Examiner, kind: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """An exception of the program made by the tests."""
-    error = BaseException.__new__(kind)
+    error = _bare(kind)
     error.args = arguments
     if kind in _CLASSES:
         made = examiner.ask("object", kind, arguments, keywords)
         error.__dict__["_number"] = made._number
     return error
+
+
+def _bare(kind: Any) -> Any:
+    """An exception of a class, without calling what the class makes of its arguments."""
+    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    return builtin.__new__(kind)
 
 
 def attribute(examiner: Examiner, error: BaseException, name: str) -> Any:
@@ -227,13 +234,13 @@ def mirror(kind: Any, arguments: tuple[Any, ...], value: Any, text: str, number:
     if issubclass(kind, GeneratorExit | StopAsyncIteration) or (issubclass(kind, StopIteration) and not stop):
         kind = RuntimeError
     if kind in _CLASSES:
-        error = BaseException.__new__(kind)
+        error = _bare(kind)
         error.__dict__["_number"] = number_of(value)
     else:
         try:
             error = kind(*arguments)
         except Exception:  # a builtin class may want other arguments than it has
-            error = kind.__new__(kind)
+            error = _bare(kind)
     error.args = arguments
     error._told = (name, number, str(text))
     return error
