@@ -20,26 +20,18 @@ from groupwise.rewards.contract import Record
 PROGRAM, TESTS = "def add(a, b): return a + b", "assert add(1, 2) == 3"
 
 
-def machine_cpu() -> float:
-    """CPU seconds that the whole machine has been busy: sandboxes outlive nobody's account but the kernel's."""
-    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
 def alone(runs: int, *, pairs: bool) -> None:
     """One after the other."""
-    walls, cpu = [], machine_cpu()
+    walls, cpus = [], []
     for _ in range(runs):
-        start = time.perf_counter()
-        if pairs:
-            result = code.run("print(input())", io_tests=[code.IOTest("1", "1")])
-        else:
-            result = code.run(PROGRAM, TESTS)
+        io_tests = [code.IOTest("", "1")] if pairs else []
+        result = code.run("print(1)" if pairs else PROGRAM, "" if pairs else TESTS, io_tests)
         assert result.verdict == "pass", result
-        walls.append(1000 * (time.perf_counter() - start))
-    cpu = 1000 * (machine_cpu() - cpu) / runs
+        walls.append(1000 * result.wall_seconds)
+        cpus.append(1000 * result.cpu_seconds)
     name = "pair of input and output" if pairs else "tests"
-    print(f"{name}, alone: median {statistics.median(walls):.0f} ms, {cpu:.0f} ms of CPU per run")
+    wall, cpu = statistics.median(walls), statistics.median(cpus)
+    print(f"{name}, alone: median {wall:.0f} ms, of which {cpu:.0f} ms of CPU in the sandboxes")
 
 
 def pooled(runs: int, workers: int) -> None:
@@ -49,13 +41,13 @@ def pooled(runs: int, workers: int) -> None:
     record = Record("g", "p", "", None, {"tests": TESTS}, text, text, (), "stop")
     try:
         reward.score([record] * workers * 2)
-        start, cpu = time.perf_counter(), machine_cpu()
+        start = time.perf_counter()
         scores = reward.score([record] * runs)
-        wall, cpu = time.perf_counter() - start, machine_cpu() - cpu
+        wall = time.perf_counter() - start
     finally:
         reward.close()
     assert all(score.correct for score in scores)
-    print(f"reward, {workers} workers: {runs / wall:.1f} runs per second, {1000 * cpu / runs:.0f} ms of CPU per run")
+    print(f"reward, {workers} workers: {runs / wall:.1f} runs per second")
 
 
 if __name__ == "__main__":
