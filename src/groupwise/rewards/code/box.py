@@ -18,8 +18,10 @@ import json
 import marshal
 import os
 import select
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from typing import Any
 
@@ -48,6 +50,7 @@ class Box:
         self._info, info = os.pipe()
         code = os.dup(setup.code)
         seccomp = os.open(f"/proc/self/fd/{setup.filter}", os.O_RDONLY) if setup.isolated else -1
+        self._folder = None if setup.isolated else tempfile.mkdtemp(prefix="groupwise-code-")
         inside = (job, report, reading, writing)
         given = [descriptor for descriptor in (*inside, code, seccomp, info) if descriptor >= 0]
         try:
@@ -58,9 +61,13 @@ class Box:
                 stderr=subprocess.PIPE,
                 pass_fds=given,
                 bufsize=0,
-                env=setup.environment,
-                cwd=setup.folder,
+                env=setup.environment | {name: self._folder for name in ("HOME", "TMPDIR") if self._folder},
+                cwd=self._folder,
             )
+        except OSError as error:
+            for descriptor in (self._job, self.report, self._info):
+                os.close(descriptor)
+            raise BoxError(f"no process can be started: {error}") from error
         finally:
             for descriptor in given:
                 os.close(descriptor)
@@ -131,6 +138,8 @@ class Box:
         for descriptor in (self.report, self._info, self._job, self._pidfd):
             if descriptor >= 0:
                 os.close(descriptor)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()

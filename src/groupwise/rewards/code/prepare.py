@@ -189,6 +189,7 @@ def _names(tree: ast.Module, entry_point: str) -> tuple[set[str], set[str], set[
     modules = {n for n in attribute_bases if n in sys.stdlib_module_names and n not in everywhere and n != "builtins"}
     open_names = {n for n in loads if not n.startswith("__")} - modules
     own = {name for name in open_names if hasattr(builtins, name)}
+    open_names -= {name for name in own if isinstance(vars(builtins)[name], type) and name[0].isupper()}  # exceptions
     if (open_names - own - everywhere) or (entry_point and entry_point not in own):
         open_names -= own
     if entry_point:

@@ -170,8 +170,17 @@ class Runner:
             return [Box(self._setup, "program")]
         to_program, from_tests = os.pipe()
         to_tests, from_program = os.pipe()
-        first = Box(self._setup, "program", to_program, from_program)
-        return [first, Box(self._setup, "examiner", to_tests, from_tests)]
+        try:
+            first = Box(self._setup, "program", to_program, from_program)
+        except BoxError:
+            os.close(to_tests)
+            os.close(from_tests)
+            raise
+        try:
+            return [first, Box(self._setup, "examiner", to_tests, from_tests)]
+        except BoxError:
+            first.end()
+            raise
 
 
 def _inside(cpu: float, memory_mb: int, processes: int) -> list[tuple[str, int]]:
