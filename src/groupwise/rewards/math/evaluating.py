@@ -30,7 +30,7 @@ def number_of(node: Node) -> Fraction | float | None:
         value = evaluator.value(node)
         if isinstance(value, Fraction):
             return value
-        return float(value) if evaluator.real(value) else None
+        return float(evaluator.mp.re(value)) if evaluator.real(value) else None
     except (TooLarge, Undefined, OverflowError):
         return None
 

@@ -241,8 +241,7 @@ class Parser(Atoms):
                 fraction, self.plain_fraction = self.plain_fraction, None
                 self.advance()
                 node = self._raised(node)
-                if has(node, "unit"):
-                    self.plain_fraction = fraction
+                self.plain_fraction = fraction if has(node, "unit") else None
             elif token.text == "!" and token.kind == "mark":
                 self.advance()
                 node, self.plain_fraction = call("factorial", node), None

@@ -17,7 +17,9 @@ LONGEST_PRODUCT = 3
 _APPLIED = "fghFGH"
 """Names of functions: what stands in brackets behind them is no factor."""
 _RAISED = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
-_NO_NOUNS = names("is are was were not no wrong incorrect if when but isn false maybe either than least most")
+_NO_NOUNS = names(
+    "is are was were not no wrong incorrect if when but isn false maybe either than least most times over plus"
+)
 """Words that make of a noun behind a number something else."""
 
 

@@ -23,6 +23,7 @@ _ELSEWHERE = names(
 """Words of a gold that says where the answer is."""
 _NOTHING = {
     "na",
+    "n a",
     "none given",
     "not given",
     "no answer",
@@ -34,7 +35,6 @@ _NOTHING = {
     "nil",
     "not applicable",
     "answer",
-    "",
 }
 _PHRASES = {
     **dict.fromkeys(("all real numbers", "all reals", "all real", "real numbers", "any real number"), Node("reals")),
@@ -47,6 +47,8 @@ _PHRASES = {
 _SMALL_WORDS = {"and", "or", "per", "pi", "inf", "infinity"}
 _SAME = dict.fromkeys(("dne", "undefined", "not defined"), "doe not exist")
 """In the singular, as all words are compared."""
+_SYMBOL = re.compile(r"(?<![^\W\d_])-|-(?![^\W\d_])|[+!<>=^_/|*\[\]]")
+"""Signs that have a meaning, unlike a hyphen."""
 _PARTS = {
     "half": 2,
     "third": 3,
@@ -115,7 +117,7 @@ def begins_as_prose(text: str) -> bool:
 
 def points_elsewhere(text: str) -> bool:
     """Whether a gold says where the answer is, or that there is none, instead of what it is."""
-    words = words_of(text)
+    words = re.findall(r"[^\W_]+", plain(text).lower())
     return " ".join(words) in _NOTHING or len(words) > 1 and bool(_ELSEWHERE & set(words))
 
 
@@ -145,8 +147,10 @@ def same_words(left: str, right: str, *, case: bool) -> bool:
     elif "," in left and "," in right:  # names in a list
         a, b = sorted(a), sorted(b)
     one, other = (" ".join(singular(word) for word in words) for words in (a, b))
+    if not a or not b or _SYMBOL.findall(plain(left)) != _SYMBOL.findall(plain(right)):
+        return False
     if _SAME.get(one, one) == _SAME.get(other, other):
-        return bool(a)
+        return True
     return len(a) != len(b) and (_complement(a) == b or _complement(b) == a)
 
 
