@@ -17,12 +17,16 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from groupwise.rewards import code
+from groupwise.rewards.code.box import BoxError
+from groupwise.rewards.code.runner import Runner
+from groupwise.rewards.code.setup import Setup
 
 DATA = Path(__file__).parents[1] / "data" / "code_cases_own.jsonl.gz"
 LONG = frozenset(["weapon", "time", "memory", "process", "flood", "crash", "forge", "syscall", "secret"])
@@ -98,6 +102,20 @@ def wrong(cases: list[dict[str, Any]], at_once: int) -> list[str]:
 
 def test_R031_R030_R018_cases_that_take_no_time(nothing_left: None) -> None:
     assert wrong(QUICK, at_once=2) == []
+
+
+@pytest.mark.parametrize("spare", [False, True])
+@pytest.mark.parametrize("spoilt", ["interpreter", "mount"])
+def test_a_sandbox_that_does_not_start_is_no_wrong_answer(spoilt: str, spare: bool, nothing_left: None) -> None:
+    good = Setup.make()
+    setup = replace(good, interpreter="/nonexistent/python")
+    if spoilt == "mount":
+        setup = replace(good, mounts=(good.mounts[0], "--ro-bind", "/nonexistent", "/x", *good.mounts[1:]))
+    with Runner(spare=spare) as runner:
+        runner._setup = setup
+        for tests, pairs in (("assert f() == 1", []), ("", [code.IOTest("", "1")])) * 2:
+            with pytest.raises(BoxError, match="nonexistent"):
+                runner.run("print(1)", tests, pairs)
 
 
 @pytest.mark.slow
