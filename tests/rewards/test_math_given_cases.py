@@ -1,4 +1,4 @@
-"""The maths verifier on 601 labelled cases, and on real answers: GSM8K and model solutions, MATH, Qwen's completions."""
+"""The maths verifier on 601 labelled cases, and on real answers: GSM8K, MATH, and completions by Qwen."""
 
 from __future__ import annotations
 

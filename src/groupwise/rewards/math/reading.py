@@ -55,6 +55,7 @@ class Reading:
 
     @property
     def understood(self) -> bool:
+        """Whether it is an answer of any kind."""
         return bool(self.trees) or self.wordy or self.choice is not None
 
 
