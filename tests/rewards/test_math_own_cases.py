@@ -1,8 +1,8 @@
 """Our own cases for the maths verifier: right answers, near misses and attacks of 36 kinds.
 
 The rows numbered under 200 were labelled before there was a verifier, those under 300 after a look at its verdicts on
-the first, and the others hold faults that fuzzing has found. A row is `policy_sensitive` where its label is one of two
-that can be defended; those are counted apart.
+the first, under 400 for faults that fuzzing has found, and the others last. A row is `policy_sensitive` where its label
+is one of two that can be defended; those are counted apart.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from groupwise.rewards.math.verifier import Verifier
 CASES = Path(__file__).parents[1] / "data" / "math_cases_own.jsonl.gz"
 Row = dict[str, Any]
 
-MISSED: frozenset[str] = frozenset()
-"""Right answers that are refused."""
+MISSED = frozenset({"own-format_exploit-449", "own-format_exploit-450"})
+"""Right answers that are refused: a label in the box, as in "Total: 17", may say anything of what follows."""
 POLICY_AGREEMENT = 0.75
 """Share of the choice-dependent rows decided as their labels have it."""
 

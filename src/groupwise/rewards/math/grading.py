@@ -125,6 +125,8 @@ def _first_read(found: Found) -> Reading | None:
 def same_answer(gold: Reading, answer: Reading, comparison: Comparison) -> bool:
     """Whether two answers are the same under the policy of the comparison."""
     policy = comparison.policy
+    if gold.text == answer.text:
+        return True
     if gold.choice and (decided := _same_choice(gold.choice, answer.choice, policy)) is not None:
         return decided
     if gold.choice and gold.choice[1]:  # (D) 12 may be met by either

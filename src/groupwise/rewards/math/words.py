@@ -9,7 +9,7 @@ from groupwise.rewards.math.characters import TEXT_MACROS
 from groupwise.rewards.math.cursor import FUNCTIONS
 from groupwise.rewards.math.numerals import from_words
 from groupwise.rewards.math.regions import MINUS, PLUS
-from groupwise.rewards.math.tree import Node, names, num
+from groupwise.rewards.math.tree import Node, names, neg, num
 from groupwise.rewards.math.units import is_unit, singular
 
 _MACRO = re.compile(rf"\\(?:{TEXT_MACROS})\s*(?=\{{)|\\[,;:! ]|[{{}}$~]")
@@ -123,6 +123,9 @@ def points_elsewhere(text: str) -> bool:
 
 def phrase(text: str) -> Node | None:
     """The mathematics that a phrase in words stands for: a number, an infinity, a well-known set."""
+    if text[:1] == "-":
+        inner = phrase(text[1:])
+        return None if inner is None else neg(inner)
     words = words_of(text)
     value = from_words(words)
     if value is not None:
