@@ -18,6 +18,16 @@ if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
     fi
 fi
 
+# The code sandbox runs programs under bubblewrap. Everything else works without it, so a user who can't install it is
+# told and goes on.
+if ! command -v bwrap >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -q && apt-get install -qy --no-install-recommends bubblewrap
+    else
+        echo "The reward 'code' and its tests need bubblewrap: sudo apt-get install bubblewrap" >&2
+    fi
+fi
+
 [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV"
 pip="$VENV/bin/python -m pip install --quiet --disable-pip-version-check"
 

@@ -1,7 +1,7 @@
 """A reward model and a process reward model, trained and put to use, by one command.
 
-    python examples/reward_models/run.py            # two seeds
-    python examples/reward_models/run.py --quick    # one seed, fewer steps
+    python examples/reward_models/run.py            # one seed; --seeds 3 for more
+    python examples/reward_models/run.py --quick    # fewer steps and samples
 
 A tiny model answers worked sums after a little SFT. Its own samples, as pairs of a right and a wrong one, train a
 reward model; the steps of the same samples, labelled by arithmetic, train a process reward model. Both are exported as
@@ -53,27 +53,26 @@ JUDGES = {"reward_model": (pair_rows, "pair_accuracy"), "process_reward_model": 
 class Size:
     """How much of it."""
 
-    seeds: int
     samples: int
     """Samples of each sum, for the judges to learn from."""
     judge_steps: int
     policy_steps: int
 
 
-FULL, QUICK = Size(seeds=2, samples=12, judge_steps=80, policy_steps=30), Size(1, 4, 20, 4)
+FULL, QUICK = Size(samples=12, judge_steps=80, policy_steps=30), Size(4, 20, 4)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one seed, fewer steps")
-    parser.add_argument("--seeds", type=int, help="how many seeds")
+    parser.add_argument("--quick", action="store_true", help="fewer steps and samples")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
     parser.add_argument("--work", type=Path, default=Path("runs/reward_models"), help="for run folders; emptied first")
     parser.add_argument("--out", type=Path, help="where the table goes; by default results/ beside this file")
     given = parser.parse_args()
     size = QUICK if given.quick else FULL
     shutil.rmtree(given.work, ignore_errors=True)
     began, about = time.process_time(), origin()
-    rows = [row for seed in range(given.seeds or size.seeds) for row in one_seed(seed, size, given.work.resolve())]
+    rows = [row for seed in range(given.seeds) for row in one_seed(seed, size, given.work.resolve())]
     about["cpu_minutes"] = f"{(time.process_time() - began) / 60:.1f}"
     print(write_results(given.out or HERE / "results", "quick" if given.quick else "full", rows, about))
 

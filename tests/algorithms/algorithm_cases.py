@@ -25,13 +25,13 @@ from groupwise.algorithms import (
     SFT,
     VAPO,
     VCPPO,
+    BradleyTerry,
     DrGRPO,
     GSPOToken,
     OnlineRFT,
     ProcessRewardModel,
     ReinforcePP,
     ReinforcePPBaseline,
-    RewardModel,
     ValuePretraining,
 )
 from groupwise.core.corrections import Correction
@@ -91,7 +91,7 @@ PAIRS = {
     "dpo": DPO(),
     "dpo-means": DPO(length_normalise=True, beta=0.5),
     "dpo-smooth": DPO(label_smoothing=0.1),
-    "reward_model": RewardModel(),
+    "reward_model": BradleyTerry(),
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import groupwise
-from groupwise.algorithms import RewardModel
+from groupwise.algorithms import BradleyTerry
 from groupwise.core.rows import pack_rows, pack_values
 from groupwise.errors import DataError, NonFiniteLogprobError
 from groupwise.packing import take
@@ -70,7 +70,7 @@ def test_sides_are_told_by_order_wherever_the_pairs_stand() -> None:
 @few
 @given(seed=st.integers(0, 2**31))
 def test_the_step_may_be_cut_between_pairs_and_nothing_else_is_read(seed: int) -> None:
-    step, algorithm = random_step(seed, pairs=True), RewardModel(centring=0.1)
+    step, algorithm = random_step(seed, pairs=True), BradleyTerry(centring=0.1)
     batch = algorithm.weigh(algorithm.credit(step.batch()))
     assert batch.loss_mask.sum() == len(step.mask)
     flat = pack_values(step.values, step.mask).double()
@@ -92,7 +92,7 @@ def test_the_step_may_be_cut_between_pairs_and_nothing_else_is_read(seed: int) -
 
 
 def test_what_is_no_pair_or_no_number_is_refused() -> None:
-    algorithm = RewardModel()
+    algorithm = BradleyTerry()
     with pytest.raises(DataError, match="has 3 completions; give a chosen and a rejected one"):
         algorithm.credit(pack_rows([[1], [1], [1]], group_ids=["a", "a", "a"]))
     with pytest.raises(DataError, match="pair a has a completion without a token"):
@@ -103,7 +103,7 @@ def test_what_is_no_pair_or_no_number_is_refused() -> None:
 
 
 def test_weights_are_a_mean_over_pairs_of_all_ranks() -> None:
-    algorithm = RewardModel()
+    algorithm = BradleyTerry()
     batch = algorithm.credit(pack_rows(MASK, group_ids=PAIRS))
     both = algorithm.weigh(batch, lambda counts: 2 * counts)
     assert both.token_weights is not None

@@ -334,6 +334,7 @@ ANOTHER: dict[str, Any] = {
     "Process.bad_token": "-",
     "Judge.url": "http://localhost:2/v1",
     "Judge.template": "{prompt} {completion} Score?",
+    "Code.libraries": ["scipy"],
     "Constraint.kind": "exclude",
     "Constraint.texts": ["b"],
     "Format.template": "<answer>{}</answer>",

@@ -18,7 +18,7 @@ from groupwise.algorithms.ppo import PPO
 from groupwise.algorithms.process_reward_model import ProcessRewardModel
 from groupwise.algorithms.reinforce_pp import ReinforcePP
 from groupwise.algorithms.reinforce_pp_baseline import ReinforcePPBaseline
-from groupwise.algorithms.reward_model import RewardModel
+from groupwise.algorithms.reward_model import BradleyTerry
 from groupwise.algorithms.rft import RFT
 from groupwise.algorithms.rloo import RLOO
 from groupwise.algorithms.sapo import SAPO
@@ -47,7 +47,7 @@ ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
     "cispo": CISPO,
     "gmpo": GMPO,
     "sapo": SAPO,
-    "reward_model": RewardModel,
+    "reward_model": BradleyTerry,
     "process_reward_model": ProcessRewardModel,
 }
 
@@ -76,7 +76,7 @@ __all__ = [
     "RLOO",
     "ReinforcePP",
     "ReinforcePPBaseline",
-    "RewardModel",
+    "BradleyTerry",
     "SAPO",
     "SFT",
     "VAPO",

@@ -30,7 +30,7 @@ from groupwise.core.weights import token_weights
 from groupwise.types import Batch, Group, Mean
 
 
-class RewardModel(AlgorithmSettings):
+class BradleyTerry(AlgorithmSettings):
     """A model that scores completions, from preferences of one over another."""
 
     name: Literal["reward_model"] = "reward_model"

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from groupwise.errors import RewardError
 from groupwise.rewards.base import RewardSettings
+from groupwise.rewards.code.reward import Code
 from groupwise.rewards.combine import Combined, Part
 from groupwise.rewards.contract import Reward
 from groupwise.rewards.exact import Exact
@@ -35,6 +36,7 @@ REWARDS: dict[str, type[RewardSettings]] = {
     "exact": Exact,
     "number": Number,
     "math": Math,
+    "code": Code,
     "format": Format,
     "constraints": Constraints,
     "length": Length,
@@ -53,6 +55,7 @@ AnyReward = Annotated[
     Exact
     | Number
     | Math
+    | Code
     | Format
     | Constraints
     | Length

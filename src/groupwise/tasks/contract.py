@@ -1,8 +1,8 @@
 """What a task is: rows to ask about, train and test apart, and the reward that belongs to them.
 
 A row is a plain mapping. It has `prompt` (text) or `messages` (a chat), any other columns (all of them reach
-the rewards), and optionally an `id`. Demonstrations add `completion`; pairs add `chosen` and `rejected`. A
-task in full:
+the rewards), and optionally an `id`. Demonstrations add `completion`; pairs add `chosen` and `rejected`;
+`groupwise.tasks.step_labels` says how steps are labelled. A task in full:
 
     class Parity(Settings):
         name: Literal["parity"] = "parity"

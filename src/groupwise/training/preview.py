@@ -15,7 +15,7 @@ from groupwise.sources.cursor import Cursor
 from groupwise.sources.live import Sampler
 from groupwise.telemetry.display import ConsoleDisplay
 from groupwise.telemetry.metrics import completion_metrics, score_metrics
-from groupwise.training.preparation import Prepared, prepare
+from groupwise.training.preparation import Prepared, check_parts, prepare
 from groupwise.types import Group
 
 
@@ -31,6 +31,7 @@ def preview(source: str, count: int, overrides: Sequence[str], display: ConsoleD
     if stage is not run.stages[0]:
         display.say("sampled from the model as the run begins: the stages before this one are not run")
     index = run.stages.index(stage)
+    check_parts(run, display.say)
     prepared = prepare(stage, load_tokenizer(run.model, display.say), run.seed)
     assert prepared.reward is not None
     try:

@@ -18,8 +18,10 @@ import json
 import marshal
 import os
 import select
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from typing import Any
 
@@ -27,7 +29,7 @@ from groupwise.rewards.code import watch
 from groupwise.rewards.code.setup import TMP_BYTES, Setup
 
 START_LIMIT = 60.0
-"""Wall-clock seconds that bubblewrap may take to say which process it started."""
+"""Wall-clock seconds that bubblewrap may take to say which process it started, and that process to stand ready."""
 FOLDERS = ("/tmp", "/dev/shm")
 """Where a program can write, which takes memory."""
 _runs = itertools.count()
@@ -48,6 +50,7 @@ class Box:
         self._info, info = os.pipe()
         code = os.dup(setup.code)
         seccomp = os.open(f"/proc/self/fd/{setup.filter}", os.O_RDONLY) if setup.isolated else -1
+        self._folder = None if setup.isolated else tempfile.mkdtemp(prefix="groupwise-code-")
         inside = (job, report, reading, writing)
         given = [descriptor for descriptor in (*inside, code, seccomp, info) if descriptor >= 0]
         try:
@@ -58,9 +61,13 @@ class Box:
                 stderr=subprocess.PIPE,
                 pass_fds=given,
                 bufsize=0,
-                env=setup.environment,
-                cwd=setup.folder,
+                env=setup.environment | {name: self._folder for name in ("HOME", "TMPDIR") if self._folder},
+                cwd=self._folder,
             )
+        except OSError as error:
+            for descriptor in (self._job, self.report, self._info):
+                os.close(descriptor)
+            raise BoxError(f"no process can be started: {error}") from error
         finally:
             for descriptor in given:
                 os.close(descriptor)
@@ -85,7 +92,8 @@ class Box:
         return self._pidfd
 
     def send(self, task: dict[str, Any]) -> None:
-        """Give it its job, and note what it has used so far. Raises `BoxError` where it isn't there."""
+        """Give it its job, and note what it has used so far. Raises `BoxError` where it doesn't start; whatever
+        happens after this is the doing of what runs in it, not the machine's."""
         self._find_root()
         self._watch = watch.Watch(self._root, FOLDERS if self._setup.isolated else (), TMP_BYTES)
         job, self._job = self._job, -1
@@ -94,6 +102,9 @@ class Box:
                 file.write(marshal.dumps(task))
         except BrokenPipeError:
             raise BoxError(self._printed()) from None
+        ready, _, _ = select.select([self.report], [], [], START_LIMIT)
+        if not ready or not os.read(self.report, 1):
+            raise BoxError(self._printed())
 
     def close_stdin(self) -> None:
         """The end of its input."""
@@ -123,14 +134,18 @@ class Box:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         else:
             self._process.kill()
-        _, status, used = os.wait4(self._process.pid, 0)
-        code = os.waitstatus_to_exitcode(status)
-        self._process.returncode = code
-        counted = used.ru_utime + used.ru_stime - (self._watch.before if self._watch is not None else 0.0)
+        counted = 0.0
+        if self._process.returncode is None:
+            _, status, used = os.wait4(self._process.pid, 0)
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            counted = used.ru_utime + used.ru_stime - (self._watch.before if self._watch is not None else 0.0)
+        code = self._process.returncode
         self._exit = code if code >= 0 else 128 - code, max(0.0, seen, counted)
         for descriptor in (self.report, self._info, self._job, self._pidfd):
             if descriptor >= 0:
                 os.close(descriptor)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()

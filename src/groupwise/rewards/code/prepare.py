@@ -31,7 +31,7 @@ class Prepared:
 
     task: dict[str, Any]
     checks: int
-    """How many places in the tests check something."""
+    """How many places in the tests check something; those in functions that are never called don't count."""
     lines: list[str]
     """Of the source."""
 
@@ -45,18 +45,20 @@ def prepare(source: str, entry_point: str = "") -> Prepared:
         call = ast.parse(f"check({entry_point})").body
         tree.body += [ast.fix_missing_locations(statement) for statement in call]
     names, modules, bound = _names(tree, entry_point)
+    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    checks = marker.checks.difference(*(marks for name, marks in marker.idle.items() if name not in read))
     code = compile(ast.fix_missing_locations(tree), "<tests>", "exec", dont_inherit=True)
     task = {
         "code": code,
         "names": sorted(names),
         "modules": sorted(modules),
         "bound": bound,
-        "checks": marker.checks,
+        "checks": checks,
         "required": marker.required,
         "functions": marker.functions,
         "classes": marker.classes,
     }
-    return Prepared(task, len(marker.checks), source.splitlines())
+    return Prepared(task, len(checks), source.splitlines())
 
 
 class _Marker:
@@ -67,11 +69,14 @@ class _Marker:
         self.required: list[tuple[int, int]] = []
         self.functions: list[tuple[str, int]] = []
         self.classes: list[tuple[str, list[tuple[str, int]]]] = []
+        self.idle: dict[str, set[int]] = {}
+        """The checks in definitions at the top level that nobody calls, unless their names are read."""
         self._next = 0
 
     def visit_body(self, body: list[ast.stmt], *, top: bool = False) -> None:
         """Mark the statements of one block, and of the blocks in it."""
         for statement in list(body):
+            before = set(self.checks)
             if _is_check(statement):
                 mark = self._mark(statement)
                 self.checks.add(mark)
@@ -80,19 +85,22 @@ class _Marker:
                 body.insert(body.index(statement), _call(mark, statement))
             for block in _blocks(statement):
                 self.visit_body(block)
-            if top:
-                self._definition(statement)
+            if top and not self._is_called(statement):
+                self.idle[statement.name] = self.checks - before  # type: ignore[attr-defined]
 
-    def _definition(self, statement: ast.stmt) -> None:
-        """Test functions and classes, which are called where the tests don't do so."""
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name.startswith("test"):
-            if not _required_arguments(statement):
-                self.functions.append((statement.name, self._entry(statement)))
+    def _is_called(self, statement: ast.stmt) -> bool:
+        """Whether a statement at the top level is executed, or is a test function or class, which the examiner runs."""
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not statement.name.startswith("test") or _required_arguments(statement):
+                return bool(statement.decorator_list)
+            self.functions.append((statement.name, self._entry(statement)))
         elif isinstance(statement, ast.ClassDef):
             kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
             methods = [m for m in statement.body if isinstance(m, kinds) and m.name.startswith("test")]
-            if methods and (statement.name.startswith("Test") or statement.bases):
-                self.classes.append((statement.name, [(m.name, self._entry(m)) for m in methods]))
+            if not methods or not (statement.name.startswith("Test") or statement.bases):
+                return bool(statement.decorator_list)
+            self.classes.append((statement.name, [(m.name, self._entry(m)) for m in methods]))
+        return True
 
     def _entry(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
         mark = self._mark(function)
@@ -181,6 +189,7 @@ def _names(tree: ast.Module, entry_point: str) -> tuple[set[str], set[str], set[
     modules = {n for n in attribute_bases if n in sys.stdlib_module_names and n not in everywhere and n != "builtins"}
     open_names = {n for n in loads if not n.startswith("__")} - modules
     own = {name for name in open_names if hasattr(builtins, name)}
+    open_names -= {name for name in own if isinstance(vars(builtins)[name], type) and name[0].isupper()}  # exceptions
     if (open_names - own - everywhere) or (entry_point and entry_point not in own):
         open_names -= own
     if entry_point:

@@ -64,7 +64,7 @@ class Code(PooledSettings):
 
     def build(self, base: Path) -> Reward:
         given = self.model_dump(mode="json", exclude={"name", "weight", "label"})
-        target = Target("groupwise.rewards.code.reward", "factory", json.dumps(given))
+        target = Target("groupwise.rewards.code.reward", "factory", json.dumps(given), self.shown)
         return _CodeReward(self, WorkerPool(target, workers=self.workers, limits=self.limits))
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:

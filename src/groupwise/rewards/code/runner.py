@@ -102,7 +102,7 @@ class Runner:
             worst,
             cpu_seconds=sum(result.cpu_seconds for result in results),
             passed=sum(result.passed for result in results),
-            total=(prepared.checks if prepared else 0) + len(pairs) if worst.total else 0,
+            total=(prepared.checks if prepared else 0) + len(pairs),
         )
 
     # -- a program and its tests ----------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Runner:
             watched.wait()
         finally:
             (_, cpu), (_, tests_cpu) = candidate.end(), examiner.end()
-        result = watched.judged or _examined(watched.report, prepared)
+        result = replace(watched.judged or _examined(watched.report, prepared), total=prepared.checks)
         if result.verdict == "pass" and cpu > limits.timeout_s:
             result = _late(limits)
         return replace(result, cpu_seconds=cpu + tests_cpu)
@@ -148,7 +148,7 @@ class Runner:
         if result is None:
             printed = watched.stdout.decode("utf-8", "replace")
             result = _ended(watched.report, status, bytes(watched.stderr)) or _compared(printed, pair.stdout)
-        return replace(result, cpu_seconds=cpu, total=1, passed=int(result.verdict == "pass"))
+        return replace(result, cpu_seconds=cpu, passed=int(result.verdict == "pass"))
 
     # -- sandboxes ------------------------------------------------------------------------------------------------
 
@@ -170,8 +170,17 @@ class Runner:
             return [Box(self._setup, "program")]
         to_program, from_tests = os.pipe()
         to_tests, from_program = os.pipe()
-        first = Box(self._setup, "program", to_program, from_program)
-        return [first, Box(self._setup, "examiner", to_tests, from_tests)]
+        try:
+            first = Box(self._setup, "program", to_program, from_program)
+        except BoxError:
+            os.close(to_tests)
+            os.close(from_tests)
+            raise
+        try:
+            return [first, Box(self._setup, "examiner", to_tests, from_tests)]
+        except BoxError:
+            first.end()
+            raise
 
 
 def _inside(cpu: float, memory_mb: int, processes: int) -> list[tuple[str, int]]:
@@ -195,15 +204,14 @@ def _examined(report: bytes, prepared: Prepared) -> Result:
     """The examiner's report as a result."""
     parts = report.decode("utf-8", "replace").split("\n", 3)
     if len(parts) != 4 or parts[0] not in get_args(Verdict):
-        return Result("error", "the tests ended without a verdict", total=prepared.checks)
+        return Result("error", "the tests ended without a verdict")
     verdict, line, executed, reason = parts
     number = int(line)
     if number:
         quoted = prepared.lines[number - 1].strip() if number <= len(prepared.lines) else ""
         reason = f"line {number} of the tests, {quoted!r}" + (f": {reason}" if reason else "")
     passed = int(executed) - (verdict != "pass" and int(executed) > 0)
-    total = 0 if reason.startswith("no tests") else prepared.checks
-    return Result(verdict, reason, passed=passed, total=total)  # type: ignore[arg-type]
+    return Result(verdict, reason, passed=passed)  # type: ignore[arg-type]
 
 
 def _ended(report: bytes, status: int, stderr: bytes) -> Result | None:

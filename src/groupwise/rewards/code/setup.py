@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -53,8 +52,6 @@ class Setup:
     users: tuple[int, int] | None
     """The first of the user ids for sandboxes, and how many there are; None where this user can't choose."""
     environment: dict[str, str]
-    folder: str | None
-    """Where a program without isolation works."""
 
     @property
     def isolated(self) -> bool:
@@ -69,14 +66,13 @@ class Setup:
         folders = _libraries(libraries)
         if isolation == "process":
             paths = dict.fromkeys(os.path.dirname(path) for path in folders)
-            folder = tempfile.mkdtemp(prefix="groupwise-code-")
-            return Setup(interpreter, (), ":".join(paths), _compiled(), -1, None, _environment(folder), folder)
+            return Setup(interpreter, (), ":".join(paths), _compiled(), -1, None, _environment())
         program = _bubblewrap()
         filter_fd = _memory("filter", filter_program())
         users = _user_ids() if os.geteuid() == 0 else None
         mounts = (program, *_options(users is not None), *_mounts(folders))
         interpreter = _moved(interpreter)
-        return Setup(interpreter, mounts, "/libraries", _compiled(), filter_fd, users, _environment("/tmp"), None)
+        return Setup(interpreter, mounts, "/libraries", _compiled(), filter_fd, users, _environment())
 
     def command(
         self, role: str, inside: Sequence[int], *, code: int, seccomp: int, info: int, user: int | None
@@ -121,13 +117,13 @@ def _mounts(libraries: Sequence[str]) -> list[str]:
     return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
-def _environment(home: str) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """All that a program finds. One thread for numerical libraries, because runs go on beside each other."""
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": home,
-        "TMPDIR": home,
+        "HOME": "/tmp",
+        "TMPDIR": "/tmp",
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         **threads,

@@ -98,7 +98,7 @@ class Judge(PooledSettings):
         own = {"url", "model", "template", "system", "key_env", "verdict", "low", "high", "correct_above"}
         settings = self.model_dump(include=own | {"max_tokens", "timeout", "tries"})
         settings["patience"] = PATIENCE * self.wall_seconds
-        target = Target(judging.__name__, judging.make.__name__, json.dumps(settings))
+        target = Target(judging.__name__, judging.make.__name__, json.dumps(settings), self.shown)
         env = () if self.key_env is None else (self.key_env,)
         return Judged(self.shown, WorkerPool(target, workers=self.workers, limits=self.limits, env=env))
 

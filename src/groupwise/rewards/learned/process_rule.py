@@ -46,7 +46,7 @@ class ProcessRule(Function):
             "separator": self.separator,
             "aggregate": self.aggregate,
         }
-        target = Target(step_rules.__name__, step_rules.make.__name__, json.dumps(settings))
+        target = Target(step_rules.__name__, step_rules.make.__name__, json.dumps(settings), self.shown)
         pool = WorkerPool(target, workers=self.workers, limits=self.limits, env=self.env)
         return StepRules(self.shown, pool, self.separator)
 

@@ -6,9 +6,9 @@
 From text to verdict: `extraction` (with `boxes`) finds the answer; `reading` reads it into the tree of `tree`, by
 `tokens` and `parsing` (with `cursor`, `parsing_words`, `parsing_atoms`, `numerals`), and knows what is text by `words`;
 `comparing` and `comparing_values` compare, with `equality`, `evaluating`, `functions` and `bounds` for values, `units`
-and `quantities` for units, `regions` for sets of real numbers, `names` and `structure` for how things are written.
-`grading` puts this together under a `policy`; `verifier` and `reward` run it in worker processes within hard limits. No
-text is ever evaluated as a program.
+and `quantities` for units, `regions` for sets of real numbers, `names`, `matrices` and `structure` for how things are
+written. `grading` puts this together under a `policy`; `verifier` and `reward` run it in worker processes within hard
+limits. No text is ever evaluated as a program.
 """
 
 from typing import TYPE_CHECKING, Any

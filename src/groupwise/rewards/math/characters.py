@@ -37,6 +37,8 @@ _NOTHING = re.compile(
       | \\(?:ensuremath|boxed|fbox|underline|mathop|mathord|mathbin|mathrel)(?=\s*\{)""",
     re.VERBOSE,
 )
+_JOINED = re.compile(r"\{,\}|,\s*\\!\s*")
+"""A comma with the space behind it taken away."""
 _DOUBLED = re.compile(r"(?<!\\)\\\\(?=[A-Za-z]{3})")
 _LETTER_TIMES = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 
@@ -48,7 +50,7 @@ def tidy(text: str) -> str:
     plain = _RUN_LOWERED.sub(lambda run: "_{" + _normal(run.group()) + "}", plain)
     if "\\begin" not in plain or "\\\\begin" in plain:
         plain = _DOUBLED.sub(lambda _: "\\", plain)  # a backslash that was escaped
-    plain = _LETTER_TIMES.sub(lambda _: "\\times ", plain.replace("{,}", ","))
+    plain = _LETTER_TIMES.sub(lambda _: "\\times ", _JOINED.sub(",", plain))
     return _NOTHING.sub("", plain).strip()
 
 

@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from groupwise.rewards.math.comparing_values import Values
 from groupwise.rewards.math.equality import equal, proportional
-from groupwise.rewards.math.names import Contradiction, as_members, plain_value, renamed_argument, split_name
+from groupwise.rewards.math.matrices import as_matrix, by_rows, identity
+from groupwise.rewards.math.names import (
+    Contradiction,
+    as_members,
+    assignments,
+    plain_values,
+    renamed_argument,
+    single_name,
+    split_name,
+    unnamed,
+    without_domain,
+)
 from groupwise.rewards.math.regions import NoRegion, region, same_region
 from groupwise.rewards.math.structure import same_structure
 from groupwise.rewards.math.tree import Node, add, has, neg, num, substituted, variables
@@ -29,11 +40,14 @@ class Comparison(Values):
     def same(self, gold: Node, answer: Node) -> bool:
         """See the module's docstring."""
         try:
-            gold, answer = plain_value(gold), plain_value(answer)
+            golds, answers = plain_values(gold), plain_values(answer)
         except Contradiction:
             return False
-        gold, answer = _unnamed(gold), _unnamed(answer)
-        gold, answer = _assignments(gold, answer), _assignments(answer, gold)  # of what both were
+        return any(self._same_plain(one, other) for one in golds for other in answers)
+
+    def _same_plain(self, gold: Node, answer: Node) -> bool:
+        gold, answer = (as_matrix(unnamed(without_domain(node))) for node in (gold, answer))
+        gold, answer = assignments(gold, answer), assignments(answer, gold)  # of what both were
         heads = {gold.head, answer.head}
         if "relation" in heads and (decided := self._relations(gold, answer)) is not None:
             return decided
@@ -144,6 +158,9 @@ class Comparison(Values):
     def _collections(self, gold: Node, answer: Node) -> bool:
         if "empty" in (gold.head, answer.head):
             return gold.head == answer.head
+        names = single_name(gold), single_name(answer)
+        if names[0] and names[1] and names[0] != names[1] and not self._functions(names[0], names[1]):
+            return False
         ours, theirs = as_members(gold), as_members(answer)
         if ours is None or theirs is None or max(len(ours), len(theirs)) > MOST_MEMBERS:
             return same_structure(gold, answer)
@@ -228,9 +245,9 @@ class Comparison(Values):
             rows = zip(gold.args, answer.args, strict=False)
             return shapes[0] == shapes[1] and all(all(map(self.same, one.args, other.args)) for one, other in rows)
         matrix, other = (gold, answer) if gold.head == "matrix" else (answer, gold)
-        if other.head == "bracket" and all(arg.head == "bracket" for arg in other.args) and self.policy.forms:
+        if self.policy.forms and (rows_of_other := by_rows(other)) is not None:
             self.notes.add("forms: a matrix by its rows")
-            return self._matrices(matrix, Node("matrix", tuple(Node("row", arg.args) for arg in other.args)))
+            return self._matrices(matrix, rows_of_other)
         entries = [entry for row in matrix.args for entry in row.args]
         vector = len(matrix.args) == 1 or all(len(row.args) == 1 for row in matrix.args)
         if not self.policy.forms or other.head != "bracket" or not vector or len(entries) != len(other.args):
@@ -244,33 +261,7 @@ class Comparison(Values):
         if other.head != "matrix" or node.head != "sym" or node.name not in ("I", f"I_{size}") or not self.policy.forms:
             return node
         self.notes.add("forms: the identity matrix by its symbol")
-        rows = [Node("row", tuple(num(int(row == column)) for column in range(size))) for row in range(size)]
-        return Node("matrix", tuple(rows))
-
-
-def _unnamed(node: Node) -> Node:
-    """P(4, -9) as the tuple, and [x = 2, y = 3] as the list."""
-    if node.head == "bracket" and len(node.args) > 1 and all(split_name(arg) for arg in node.args):
-        return Node("list", node.args)
-    if node.head == "mul" and len(node.args) == 2 and node.args[1].head == "bracket":
-        name = node.args[0]
-        return node.args[1] if name.head == "sym" and name.name.isupper() else node
-    return node
-
-
-def _assignments(node: Node, other: Node) -> Node:
-    """(a, b) = (1, 5), beside a list of assignments, as a = 1, b = 5."""
-    pair, other_pair = split_name(node), split_name(other)
-    assigned = other.head == "list" and all(arg.head == "relation" for arg in other.args)
-    renamed = (
-        other_pair is not None and pair is not None and other_pair[0] != pair[0] and other_pair[0].head == "bracket"
-    )
-    if pair is None or not (assigned or renamed):
-        return node
-    name, value = pair
-    if name.head != "bracket" or value.head != "bracket" or len(name.args) != len(value.args):
-        return node
-    return Node("list", tuple(Node("relation", both, "=") for both in zip(name.args, value.args, strict=True)))
+        return identity(size)
 
 
 def _solves(named: tuple[Node, Node] | None, difference: Node) -> bool:

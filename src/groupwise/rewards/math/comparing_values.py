@@ -44,7 +44,7 @@ class Values:
                 return False
             if all(map(self.same, ours, theirs)):
                 return True
-            if _is_clock(gold) and _is_clock(answer):
+            if _is_clock(gold) and _is_clock(answer) or any(exact(part) == 0 for part in (*ours, *theirs)):
                 return False
             crossed = [(mul(a, theirs[0]), mul(ours[0], b)) for a, b in zip(ours, theirs, strict=True)]
             return self.form("forms: a ratio with a common factor", all(equal(a, b) is True for a, b in crossed[1:]))
@@ -128,6 +128,7 @@ class Values:
 
     def _rounded(self, decimal: Node, other: Node) -> bool:
         """Whether `decimal` is written with enough digits, and is `other` in all of them."""
+        negative = decimal.name.startswith("-")
         whole, point, decimals = decimal.name.lstrip("-").partition(".")
         if decimal.head != "num" or not point or not decimals.isdigit() or variables(other):
             return False
@@ -136,8 +137,8 @@ class Values:
         value = exact(other)
         if value is not None and (value * 10 ** len(decimals)).denominator == 1:
             return False  # it could have been written exactly
-        size = number_of(mul(add(decimal, neg(other)), num(10 ** len(decimals))))
-        if size is None or not -1 <= size <= 1:
+        apart = number_of(mul(add(decimal, neg(other)), num(10 ** len(decimals)), num(-1 if negative else 1)))
+        if apart is None or not -1 < apart <= 0.5:  # cut off, or rounded
             return False
         self.notes.add(f"digits: {self.policy.digits}")
         return True

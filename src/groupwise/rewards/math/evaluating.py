@@ -30,7 +30,7 @@ def number_of(node: Node) -> Fraction | float | None:
         value = evaluator.value(node)
         if isinstance(value, Fraction):
             return value
-        return float(value) if evaluator.real(value) else None
+        return float(evaluator.mp.re(value)) if evaluator.real(value) else None
     except (TooLarge, Undefined, OverflowError):
         return None
 
@@ -80,11 +80,13 @@ class Evaluator:
         return bool(abs(value) <= self.mp.ldexp(1, self.scale - self.mp.prec // 2))
 
     def subtract(self, a: Value, b: Value) -> Value:
+        """a - b."""
         if isinstance(a, Fraction) and isinstance(b, Fraction):
             return a - b
         return self.inexact(a) - self.inexact(b)
 
     def divide(self, a: Value, b: Value) -> Value:
+        """a / b, of a b that is not zero."""
         if isinstance(a, Fraction) and isinstance(b, Fraction):
             return a / b
         return self.inexact(a) / self.inexact(b)
@@ -143,12 +145,14 @@ class Evaluator:
         return +constant
 
     def add(self, terms: list[Value]) -> Value:
+        """Their sum. Raises `TooLarge`."""
         if all(isinstance(term, Fraction) for term in terms):
             self._fits(sum(term.denominator.bit_length() for term in terms))
             return sum(terms, Fraction(0))
         return self.mp.fsum(self.inexact(term) for term in terms)
 
     def multiply(self, factors: list[Value]) -> Value:
+        """Their product. Raises `TooLarge`."""
         if all(isinstance(factor, Fraction) for factor in factors):
             self._fits(sum(max(f.numerator.bit_length(), f.denominator.bit_length()) for f in factors))
             return math.prod(factors, start=Fraction(1))
@@ -159,6 +163,7 @@ class Evaluator:
             raise TooLarge
 
     def power(self, base: Value, exponent: Value) -> Value:
+        """base ^ exponent. Raises `TooLarge`, `Undefined`."""
         if isinstance(base, Fraction) and isinstance(exponent, Fraction):
             if base == 0 and exponent <= 0:
                 if exponent == 0:

@@ -26,10 +26,13 @@ from groupwise.rewards.math.boxes import last_boxes
 
 LONGEST_LINE = 2_000
 """Characters of a line that are looked at, outside boxes."""
+LONGEST_WHOLE = 20_000
+"""Characters of a text that is an answer as a whole."""
 MOST_TRIES = 2_000
 """Places at which a word that could announce an answer is looked at, from the end."""
 LONGEST_TAIL = 100_000
 """Characters from the end in which rule 6 looks for a line."""
+_END_TOKENS = re.compile(r"\s*(?:<\|[\w-]{1,40}\|>|</s>)(?:\s*(?:<\|[\w-]{1,40}\|>|</s>))*\s*$")
 _HASHES = re.compile(r"(?<!#)####(?!#)")
 _HEADING = re.compile(r"\s*[*_]*\d+[.):]\s+\S*[A-Za-z]")
 _ANCHORS = {
@@ -61,20 +64,21 @@ _LEADING = re.compile(
 )
 _NEGATION = re.compile(r"\s*(?:\*\*)?not\b", re.IGNORECASE)
 _HEDGE = re.compile(r"\s*,?\s*(?:or|and)\b")
-_MATHS = re.compile(
+MATHS = re.compile(
     r"""\$\$(.+?)\$\$ | \\\[(.+?)\\\] | \\\((.+?)\\\)
       | (?<![\\$])\$(?![\s\d.,]+\s+[a-zA-Z])(?!\s)([^$\n]+?)(?<![\\\s])\$(?!\d)     # not "$5 and $6"
       | \*\*([^*\n]+?)\*\* | __([^_\n]+?)__ | `([^`\n]+?)`""",
     re.DOTALL | re.VERBOSE,
 )
+"""A formula, or a piece of text that stands out."""
 _NUMBER = re.compile(
     r"""(?<![\w.^]) (?:[-−](?=[\d.$€£]))? (?:\\?[$€£]\s?)?
         (?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)? (?:\.\d+)? (?<=\d) (?:\s?/\s?\d+(?!\d|\.\d))? (?:\s?\\?%)? (?!\w)""",
     re.VERBOSE,
 )
 _PAIR = re.compile(r"[(\[][^()\[\]\n]{1,100},[^()\[\]\n]{1,100}[)\]](?=[.\s]*$)")
-_DENIED = re.compile(r"(?:\bnot|n't|\bnever)\s+$", re.IGNORECASE)
-_REFUSED = re.compile(r"\s*(?:is|was)\s+(?:wrong|incorrect|not\b|false)", re.IGNORECASE)
+_DENIED = re.compile(r"(?:\bnot|n't|\bnever|\bcannot)(?:\s+be)?\s+$", re.IGNORECASE)
+_REFUSED = re.compile(r"\s*(?:(?:is|was|does)\s+(?:wrong|incorrect|not\b|false)|(?:is|was|does)n't)", re.IGNORECASE)
 _NUMBERS_BEFORE = re.compile(r"(?<![\w.])\d+(?:[\s,;]*|[-–])$")
 _SENTENCE = re.compile(r"\.(?=\s|$|\*|\\|\$)|[!?](?=\s[A-Z])|。|\n\s*\n|\n(?=\s*[A-Z#*-])")
 
@@ -92,7 +96,7 @@ class Found:
 
 def find(text: str, *, cut_off: bool = False) -> Found:
     """The answer in a completion by the rules above; `cut_off` says that its end is missing."""
-    text = _after_thinking(text)
+    text = _without_end_tokens(_after_thinking(text))
     found = find_box(text) or _after_hashes(text, cut_off) or find_announced(text, cut_off)
     if found is not None:
         return found
@@ -103,9 +107,14 @@ def find(text: str, *, cut_off: bool = False) -> Found:
         return Found((), "the completion is empty")
     last = find_last(whole)
     is_part = last.rule == "as the last formula" and re.search(r"\w", whole.replace(last.texts[0], "", 1)) is not None
-    if "\n" in whole or len(whole) > LONGEST_LINE or is_part:
+    if "\n" in whole or len(whole) > LONGEST_WHOLE or is_part:
         return last
     return Found((whole,), "as the whole text")
+
+
+def _without_end_tokens(text: str) -> str:
+    tail = text[-LONGEST_LINE:]
+    return text[: len(text) - len(tail)] + _END_TOKENS.sub("", tail) if tail.rstrip().endswith(">") else text
 
 
 def _after_thinking(text: str) -> str:
@@ -152,10 +161,10 @@ def find_announced(text: str, cut_off: bool = False) -> Found | None:
     line = text[start : start + LONGEST_LINE].strip()
     if not line:
         return Found((), f"nothing after {shown}")
-    if cut_off and not re.search(r"[.\n]\s*$", text) and start + len(line) >= len(text.rstrip()):
-        return Found((), f"cut off within the answer after {shown}")
-    maths = _MATHS.match(line)
+    maths = MATHS.match(line)
     if maths is None:
+        if cut_off and not line[len(_SENTENCE.split(line, maxsplit=1)[0]) :].strip(" .,/"):
+            return Found((), f"cut off within the answer after {shown}")
         return Found(_extents(line), f"after {shown}")
     inside, rest = _inside(maths), re.split(r"[\n.]", line[maths.end() :], maxsplit=1)[0]
     return Found((f"{inside} {rest}" if _HEDGE.match(rest) else inside,), f"after {shown}")
@@ -192,7 +201,7 @@ def find_last(text: str) -> Found:
     """Rule 6."""
     for line in reversed(text[-LONGEST_TAIL:].splitlines()):
         line = line[-LONGEST_LINE:]
-        maths, number = _last(_MATHS.finditer(line)), _last(_NUMBER.finditer(line))
+        maths, number = _last(MATHS.finditer(line)), _last(_NUMBER.finditer(line))
         is_prose = maths is not None and maths.group()[0] in "*_`" and len(maths.group().split()) > 2
         if maths is not None and not is_prose and (number is None or number.start() < maths.end()):
             return Found((_inside(maths),), "as the last formula")

@@ -15,7 +15,7 @@ from typing import Any
 from groupwise.rewards.contract import Record
 from groupwise.rewards.math.characters import tidy
 from groupwise.rewards.math.comparing import Comparison
-from groupwise.rewards.math.extraction import Found, find, find_announced, find_box, find_last
+from groupwise.rewards.math.extraction import MATHS, Found, find, find_announced, find_box, find_last
 from groupwise.rewards.math.policy import Policy
 from groupwise.rewards.math.reading import Reading, is_plain_decimal, read
 from groupwise.rewards.math.tree import Node, has
@@ -24,6 +24,8 @@ from groupwise.types import FinishReason, Score
 
 MOST_WORDS = 6
 """Of an answer that is announced. More are prose."""
+_BROKEN = re.compile(r"[\\^_{}&]")
+"""What isn't in prose: a formula that can't be read is not searched for a number."""
 _ANNOUNCED = re.compile(r"[A-Za-z ]*:\s*\$([^$]+)\$\s*\.?")
 """A gold such as `Solution is: $k=4$`."""
 LONGEST_SHOWN = 80
@@ -113,7 +115,7 @@ def _first_read(found: Found) -> Reading | None:
         is_prose = begins_as_prose(text) if found.rule == "as the whole text" else prose_words(text) > MOST_WORDS
         if reading.understood and (found.boxed or not is_prose) or reading.too_long:
             return reading
-    if found.boxed:
+    if found.boxed or _BROKEN.search(MATHS.sub("", found.texts[0])):
         return None
     last = find_last(found.texts[0])
     part = read(last.texts[0]) if last.texts else None
@@ -123,6 +125,8 @@ def _first_read(found: Found) -> Reading | None:
 def same_answer(gold: Reading, answer: Reading, comparison: Comparison) -> bool:
     """Whether two answers are the same under the policy of the comparison."""
     policy = comparison.policy
+    if gold.text == answer.text:
+        return True
     if gold.choice and (decided := _same_choice(gold.choice, answer.choice, policy)) is not None:
         return decided
     if gold.choice and gold.choice[1]:  # (D) 12 may be met by either

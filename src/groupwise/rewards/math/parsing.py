@@ -65,6 +65,7 @@ class Parser(Atoms):
     """See the module's docstring."""
 
     def answer(self) -> Node:
+        """The grammar's first level."""
         members, joiner = self.members()
         return members[0] if len(members) == 1 else Node("list", tuple(members), joiner)
 
@@ -90,6 +91,7 @@ class Parser(Atoms):
         )
 
     def member(self) -> Node:
+        """A chain of relations, or a value."""
         self.deeper()
         if self.next.kind != "end" and RELATIONS.get(self.next.text) in ("=", "~"):
             self.advance()  # "= 5" and "about 5"
@@ -115,6 +117,7 @@ class Parser(Atoms):
         return sign
 
     def ratio(self) -> Node:
+        """Values with colons between."""
         parts = [self.sets()]
         while (
             self.next.text in (":", "colon")
@@ -126,6 +129,7 @@ class Parser(Atoms):
         return parts[0] if len(parts) == 1 else Node("ratio", tuple(parts))
 
     def sets(self) -> Node:
+        """Unions, intersections and differences."""
         left = self.sum()
         while self.next.kind == "command" and self.next.text in _SETS:
             head = _SETS[self.advance().text]
@@ -134,6 +138,7 @@ class Parser(Atoms):
         return left
 
     def sum(self) -> Node:
+        """Terms with their signs."""
         terms = []
         sign = self._sign() or "+"
         while True:
@@ -162,6 +167,7 @@ class Parser(Atoms):
             sign = found if sign in (None, "+") else {"-": "+", "+": "-"}.get(found, found)
 
     def product(self) -> Node:
+        """Factors, units and divisors."""
         self.deeper()
         factors = [self._signed_power()]
         while True:
@@ -227,6 +233,7 @@ class Parser(Atoms):
         return True
 
     def power(self) -> Node:
+        """An atom and what is raised behind it."""
         self.deeper()
         self.plain_fraction = None
         is_fraction, marks = self.next.text.endswith("frac"), 0
@@ -241,8 +248,7 @@ class Parser(Atoms):
                 fraction, self.plain_fraction = self.plain_fraction, None
                 self.advance()
                 node = self._raised(node)
-                if has(node, "unit"):
-                    self.plain_fraction = fraction
+                self.plain_fraction = fraction if has(node, "unit") else None
             elif token.text == "!" and token.kind == "mark":
                 self.advance()
                 node, self.plain_fraction = call("factorial", node), None

@@ -105,6 +105,7 @@ class Atoms(Words):
         return _COMMANDS[text](self)
 
     def argument(self) -> Node:
+        """A group, or one symbol or digit."""
         token = self.next
         if token.text == "{" and token.kind == "mark":
             self.advance()

@@ -8,7 +8,7 @@ from groupwise.rewards.math.cursor import BETWEEN, END, GREEK, Cursor
 from groupwise.rewards.math.numerals import DIGIT_WORDS, read_numeral, repeating
 from groupwise.rewards.math.tokens import Token
 from groupwise.rewards.math.tree import Node, Unreadable, mul, names, num, power, sym, walk
-from groupwise.rewards.math.units import MULTIPLIERS, is_unit, known
+from groupwise.rewards.math.units import is_unit, known, multiplier
 
 SPELT = {"pi": sym("pi"), **dict.fromkeys(("inf", "infinity", "infty", "oo"), Node("inf"))}
 """Names of constants."""
@@ -17,7 +17,9 @@ LONGEST_PRODUCT = 3
 _APPLIED = "fghFGH"
 """Names of functions: what stands in brackets behind them is no factor."""
 _RAISED = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
-_NO_NOUNS = names("is are was were not no wrong incorrect if when but isn false maybe either than least most")
+_NO_NOUNS = names(
+    "is are was were not no wrong incorrect if when but isn false maybe either than least most times over plus"
+)
 """Words that make of a noun behind a number something else."""
 
 
@@ -71,8 +73,8 @@ class Words(Cursor):
 
     def _noun(self, text: str) -> Node:
         """A unit or another noun, of one or more words; `square` and `cubic` raise it."""
-        if text.lower() in MULTIPLIERS:
-            return num(MULTIPLIERS[text.lower()], text)
+        if (size := multiplier(text)) is not None:
+            return num(size, text)
         raised = _RAISED.get(text.lower())
         dotted = self.next.text == "."
         if raised and self.peek(int(dotted)).kind in ("word", "letters"):

@@ -19,7 +19,19 @@ from groupwise.rewards.math.words import choice, is_wordy, phrase, plain, time_o
 _BASED = re.compile(r"\(?([0-9A-Z]+)\)?\s*(?:_\s*\(?\s*(\d\d?)\s*\)?|_?\s*\(?\s*(?:in\s+)?base[ -]?(\d\d?)\s*\)?)")
 _COMMA = re.compile(r"([-+]?)(?:\\?[$€£]\s*)?(\d{1,3}(?:[. ]\d{3})+|\d+),(\d+)(?:\s*\\?[€$£%])?")
 _NUMBER = re.compile(r"[-+]?(?:\\?[$€£]\s*)?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_LETTERS = re.compile(r"[^\W\d_]+(?:[\s,.'\"]+[^\W\d_]+)*\W?")
+_UNESCAPED = re.compile(r"(?<!\\)\$")
 _DECIMAL = re.compile(r"[-+]?(?:\\?[$€£]\s*)?\d*\.\d+")
+
+
+_AROUND = (
+    *(("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("\\$", "\\$")),
+    *(("{", "}"), ("**", "**"), ("__", "__"), ("`", "`"), ("*", "*"), ('"', '"')),
+)
+"""Pairs that change nothing."""
+_SPACES = ("\\,", "\\;", "\\:", "\\!", "\\quad", "\\qquad", "\\")
+MOST_LAYERS = 30
+"""Of what stands around an answer and changes nothing; the grammar copes with more braces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,7 @@ class Reading:
 
     @property
     def understood(self) -> bool:
+        """Whether it is an answer of any kind."""
         return bool(self.trees) or self.wordy or self.choice is not None
 
 
@@ -65,7 +78,7 @@ def read(text: str) -> Reading:
             trees.append(tree)
         else:
             wordy = True
-    wordy = wordy and not (trees and re.search(r"\d", bare))
+    wordy = wordy and (not trees or _LETTERS.fullmatch(plain(bare)) is not None)
     return Reading(bare, tuple(trees), wordy, choice(bare), _with_comma(bare), "" if trees else problem)
 
 
@@ -84,33 +97,34 @@ def is_plain_decimal(text: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    """Without the dollars, full stops and commas around it."""
-    while True:
-        shorter = text.strip().rstrip(".,;:").strip() if not text.endswith("\\,") else text[:-2]
-        shorter = re.sub(r"\\+$", "", shorter)
-        for opening, closing in (
-            ("\\(", "\\)"),
-            ("\\[", "\\]"),
-            ("$$", "$$"),
-            ("$", "$"),
-            ("**", "**"),
-            ("\\$", "\\$"),
-            ("`", "`"),
-            ("__", "__"),
-            ("*", "*"),
-        ):
+    """Without the dollars, braces, emphasis, spaces, full stops and commas around it."""
+    for _ in range(MOST_LAYERS):
+        shorter = text.strip(" ~\t\r\n")
+        for space in _SPACES:
+            shorter = shorter.removesuffix(space).removeprefix(space if space != "\\" else "\\ ")
+        shorter = shorter.rstrip(".,;:").strip()
+        for opening, closing in _AROUND:
             inside = shorter[len(opening) : -len(closing)]
-            if (
-                len(shorter) > len(opening) + len(closing)
-                and shorter.startswith(opening)
-                and shorter.endswith(closing)
-                and opening not in inside
-            ):
+            if not inside or not shorter.startswith(opening) or not shorter.endswith(closing):
+                continue
+            alone = _UNESCAPED.search(inside) is None if opening == "$" else opening not in inside
+            if alone or opening == "{" and _is_closed(inside):
                 shorter = inside
                 break
         if shorter == text:
-            return text
+            break
         text = shorter
+    return text
+
+
+def _is_closed(text: str) -> bool:
+    """Whether every brace in it belongs to one in it."""
+    depth = 0
+    for brace in re.finditer(r"\\.|[{}]", text, re.DOTALL):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth < 0:
+            return False
+    return depth == 0 and not text.endswith("\\")
 
 
 def _based(text: str) -> Node | None:

@@ -24,10 +24,12 @@ class Interval:
 
     @property
     def start(self) -> float:
+        """The place of `low`."""
         return place(self.low)
 
     @property
     def end(self) -> float:
+        """The place of `high`."""
         return place(self.high)
 
 

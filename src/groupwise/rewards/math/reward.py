@@ -44,7 +44,7 @@ class Math(Policy, PooledSettings):
     def build(self, base: Path) -> MathReward:
         """The reward, with no process started yet."""
         policy = Policy(**{field: getattr(self, field) for field in Policy.model_fields})
-        return MathReward(self.shown, self.column, pool_of(policy, self.workers, self.limits, self.column))
+        return MathReward(self.shown, self.column, pool_of(policy, self.workers, self.limits, self.column, self.shown))
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         reading = read_gold(row.get(self.column))
@@ -65,7 +65,9 @@ class MathReward(PooledReward):
         refuse_golds(rows, bad, self.column, self.name, "an answer that can be read")
 
 
-def pool_of(policy: Policy, workers: int, limits: Limits, column: str) -> WorkerPool:
+def pool_of(policy: Policy, workers: int, limits: Limits, column: str, label: str = "math") -> WorkerPool:
     """Worker processes that grade under a policy, none started yet."""
     settings = json.dumps({"column": column, **policy.model_dump()})
-    return WorkerPool(Target("groupwise.rewards.math.grading", "grader", settings), workers=workers, limits=limits)
+    return WorkerPool(
+        Target("groupwise.rewards.math.grading", "grader", settings, label), workers=workers, limits=limits
+    )

@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-MULTIPLIERS = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-"""Words that are part of the number before them."""
+_MULTIPLIERS: dict[str, Fraction | int] = {
+    **{"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12},
+    **{"lakh": 10**5, "crore": 10**7},
+    **{f"{word}th": Fraction(1, size) for word, size in (("ten", 10), ("hundred", 100), ("thousand", 1000))},
+}
 
 _TABLE = """
 length  1        m meter metre
@@ -89,9 +92,15 @@ def known(name: str) -> Unit | None:
     return None
 
 
+def multiplier(word: str) -> Fraction | None:
+    """What a word multiplies the number before it by: 3 dozen, 17 hundredths."""
+    size = _MULTIPLIERS.get(singular(word.lower()))
+    return None if size is None else Fraction(size)
+
+
 def is_unit(name: str) -> bool:
     """Whether letters that stand bare in mathematics are a unit rather than a product of variables."""
-    return len(name) > 1 and (known(name) is not None or name in COMPOUND or name.lower() in MULTIPLIERS)
+    return len(name) > 1 and (known(name) is not None or name in COMPOUND or multiplier(name) is not None)
 
 
 def unit_of(name: str) -> Unit:

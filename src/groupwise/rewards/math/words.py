@@ -9,7 +9,7 @@ from groupwise.rewards.math.characters import TEXT_MACROS
 from groupwise.rewards.math.cursor import FUNCTIONS
 from groupwise.rewards.math.numerals import from_words
 from groupwise.rewards.math.regions import MINUS, PLUS
-from groupwise.rewards.math.tree import Node, names, num
+from groupwise.rewards.math.tree import Node, names, neg, num
 from groupwise.rewards.math.units import is_unit, singular
 
 _MACRO = re.compile(rf"\\(?:{TEXT_MACROS})\s*(?=\{{)|\\[,;:! ]|[{{}}$~]")
@@ -23,6 +23,7 @@ _ELSEWHERE = names(
 """Words of a gold that says where the answer is."""
 _NOTHING = {
     "na",
+    "n a",
     "none given",
     "not given",
     "no answer",
@@ -34,7 +35,6 @@ _NOTHING = {
     "nil",
     "not applicable",
     "answer",
-    "",
 }
 _PHRASES = {
     **dict.fromkeys(("all real numbers", "all reals", "all real", "real numbers", "any real number"), Node("reals")),
@@ -47,6 +47,8 @@ _PHRASES = {
 _SMALL_WORDS = {"and", "or", "per", "pi", "inf", "infinity"}
 _SAME = dict.fromkeys(("dne", "undefined", "not defined"), "doe not exist")
 """In the singular, as all words are compared."""
+_SYMBOL = re.compile(r"(?<![^\W\d_])-|-(?![^\W\d_])|[+!<>=^_/|*\[\]]")
+"""Signs that have a meaning, unlike a hyphen."""
 _PARTS = {
     "half": 2,
     "third": 3,
@@ -115,12 +117,15 @@ def begins_as_prose(text: str) -> bool:
 
 def points_elsewhere(text: str) -> bool:
     """Whether a gold says where the answer is, or that there is none, instead of what it is."""
-    words = words_of(text)
+    words = re.findall(r"[^\W_]+", plain(text).lower())
     return " ".join(words) in _NOTHING or len(words) > 1 and bool(_ELSEWHERE & set(words))
 
 
 def phrase(text: str) -> Node | None:
     """The mathematics that a phrase in words stands for: a number, an infinity, a well-known set."""
+    if text[:1] == "-":
+        inner = phrase(text[1:])
+        return None if inner is None else neg(inner)
     words = words_of(text)
     value = from_words(words)
     if value is not None:
@@ -145,8 +150,10 @@ def same_words(left: str, right: str, *, case: bool) -> bool:
     elif "," in left and "," in right:  # names in a list
         a, b = sorted(a), sorted(b)
     one, other = (" ".join(singular(word) for word in words) for words in (a, b))
+    if not a or not b or _SYMBOL.findall(plain(left)) != _SYMBOL.findall(plain(right)):
+        return False
     if _SAME.get(one, one) == _SAME.get(other, other):
-        return bool(a)
+        return True
     return len(a) != len(b) and (_complement(a) == b or _complement(b) == a)
 
 

@@ -26,6 +26,8 @@ class Target:
     settings: str | None = None
     """JSON of keyword arguments: `function` is then a factory, called once with them, that returns the reward
     function."""
+    label: str = ""
+    """What messages call it instead of its address, which says nothing of a factory of ours."""
 
     @property
     def is_file(self) -> bool:
@@ -35,12 +37,12 @@ class Target:
     @property
     def words(self) -> list[str]:
         """The arguments that make it again."""
-        return [self.place, self.function, *([] if self.settings is None else [self.settings])]
+        return [self.place, self.function, *([] if self.settings is None else [self.settings, self.label])]
 
     @property
     def shown(self) -> str:
         """What messages call it."""
-        return f"{os.path.basename(self.place)}:{self.function}"
+        return self.label or f"{os.path.basename(self.place)}:{self.function}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Examiner(wire.Wire):
             why = "the tests end" if ended else "the tests go on"
             return "error", missing[0], f"{why} without this check"
         if not self.executed.intersection(self.task["checks"]):
-            return "error", 0, "no tests: nothing was checked"
+            return "error", 0, "the tests end without a check"
         return "pass", 0, ""
 
     def _call_tests(self, names: dict[str, Any]) -> None:

@@ -25,6 +25,13 @@ def number_of(value: Any) -> int | None:
     return getattr(value, "_number", None) if type(value) in _CLASSES else None
 
 
+_FORWARDED = frozenset(
+    {"__name__", "__qualname__", "__module__", "__doc__", "__dict__", "__annotations__"}
+    | {"__enter__", "__exit__", "__next__", "__call__"}
+)
+"""The special attributes that the program may answer for. Others are protocols: by `__array_interface__` it could have
+numpy read and write any address of this process."""
+
 forwarded_doc = property(lambda self: self.__getattr__("__doc__"))
 
 
@@ -41,6 +48,8 @@ class Remote:
         object.__setattr__(self, "_mixed", False)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__") and name not in _FORWARDED:
+            raise AttributeError(name)
         return self._examiner.ask("get", self, name, keep=True)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -184,8 +193,9 @@ def mirror_class(examiner: Examiner, number: int, about: tuple[Any, ...]) -> typ
     """An exception class of the program as one of this side, so that `except` can name it."""
     module, name, *bases = about
     top = module.partition(".")[0]
-    if top in sys.stdlib_module_names and top not in ("builtins", "unittest", "doctest"):
-        found = getattr(__import__(module, fromlist=["_"]), name, None)
+    loaded = sys.modules.get(module)  # the tests have loaded what they name; the program has nothing loaded here
+    if loaded is not None and top in sys.stdlib_module_names and top not in ("builtins", "unittest", "doctest"):
+        found = getattr(loaded, name, None)
         if isinstance(found, type) and issubclass(found, Exception):
             return found
     parents = tuple(values.BUILTIN_TYPES.get(base, Exception) if isinstance(base, str) else base for base in bases)
@@ -194,6 +204,7 @@ def mirror_class(examiner: Examiner, number: int, about: tuple[Any, ...]) -> typ
         "__init__": lambda self, *arguments, **keywords: None,
         "__new__": lambda kind, *arguments, **keywords: new_exception(examiner, kind, arguments, keywords),
         "__getattr__": lambda self, word: attribute(examiner, self, word),
+        "__str__": lambda self: examiner.ask("operator", "str", self),
         "__module__": "program",
     }
     kind = type(name, parents, body)
@@ -203,12 +214,18 @@ def mirror_class(examiner: Examiner, number: int, about: tuple[Any, ...]) -> typ
 
 def new_exception(examiner: Examiner, kind: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """An exception of the program made by the tests."""
-    error = BaseException.__new__(kind)
+    error = _bare(kind)
     error.args = arguments
     if kind in _CLASSES:
         made = examiner.ask("object", kind, arguments, keywords)
         error.__dict__["_number"] = made._number
     return error
+
+
+def _bare(kind: Any) -> Any:
+    """An exception of a class, without calling what the class makes of its arguments."""
+    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    return builtin.__new__(kind)
 
 
 def attribute(examiner: Examiner, error: BaseException, name: str) -> Any:
@@ -227,13 +244,13 @@ def mirror(kind: Any, arguments: tuple[Any, ...], value: Any, text: str, number:
     if issubclass(kind, GeneratorExit | StopAsyncIteration) or (issubclass(kind, StopIteration) and not stop):
         kind = RuntimeError
     if kind in _CLASSES:
-        error = BaseException.__new__(kind)
+        error = _bare(kind)
         error.__dict__["_number"] = number_of(value)
     else:
         try:
             error = kind(*arguments)
         except Exception:  # a builtin class may want other arguments than it has
-            error = kind.__new__(kind)
+            error = _bare(kind)
     error.args = arguments
     error._told = (name, number, str(text))
     return error
