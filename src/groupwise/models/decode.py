@@ -39,7 +39,9 @@ class Decode:
             slots.append((group, seen[group]))
             seen[group] += 1
         self.siblings = max(seen)
-        self.slots = torch.tensor([group * self.siblings + place for group, place in slots], device=device)
+        places = [group * self.siblings + place for group, place in slots]
+        self.full = places == list(range(self.groups * self.siblings))  # every slot holds the row of its own number
+        self.slots = torch.tensor(places, device=device)
         self.row_prompt = torch.tensor([prompt_lengths[group] for group in group_of_row], device=device)
         self.prompt_positions = torch.arange(max(prompt_lengths), device=device)
         self.every_row = torch.arange(len(group_of_row), device=device)
@@ -51,7 +53,7 @@ class Decode:
         self.masks: dict[int | None, Tensor] = {}
 
     def mask(self, window: int | None) -> Tensor:
-        """[R, 1, 1, longest prompt + held]: what each row's new token may see."""
+        """[R, 1, 1, longest prompt + held]: what each row's new token may not see."""
         if window not in self.masks:
             position = (self.row_prompt + self.lengths)[:, None]
             own = torch.arange(self.held, device=self.device)[None]
@@ -60,7 +62,7 @@ class Decode:
             if window:
                 prompt &= self.prompt_positions[None] > position - window
                 recent &= own + self.row_prompt[:, None] > position - window
-            self.masks[window] = torch.cat([prompt, recent], 1)[:, None, None]
+            self.masks[window] = ~torch.cat([prompt, recent], 1)[:, None, None]
         return self.masks[window]
 
     def __call__(
@@ -82,7 +84,7 @@ class Decode:
         prompt_scores = self._from_slots(self._to_slots(queries) @ state.prompt_key.transpose(-1, -2), heads // kv)
         scores = torch.cat([prompt_scores, queries @ own_key.transpose(-1, -2)], -1)
         weights = (
-            scoring.capped(scores).masked_fill(~self.mask(scoring.window), float("-inf")).softmax(-1).to(value.dtype)
+            scoring.capped(scores).masked_fill(self.mask(scoring.window), float("-inf")).softmax(-1).to(value.dtype)
         )
         longest = self.prompt_positions.numel()
         mixed = weights[..., longest:] @ own_value
@@ -92,11 +94,14 @@ class Decode:
     def _to_slots(self, x: Tensor) -> Tensor:
         """[R, KV, repeats, n] -> [g, KV, siblings * repeats, n]; slots without a row are zero."""
         _, kv, repeats, n = x.shape
-        slots = x.new_zeros(self.groups * self.siblings, kv, repeats, n)
-        slots[self.slots] = x
+        slots = x
+        if not self.full:
+            slots = x.new_zeros(self.groups * self.siblings, kv, repeats, n)
+            slots[self.slots] = x
         return slots.view(self.groups, self.siblings, kv, repeats, n).transpose(1, 2).reshape(self.groups, kv, -1, n)
 
     def _from_slots(self, x: Tensor, repeats: int) -> Tensor:
         """[g, KV, siblings * repeats, n] -> [R, KV, repeats, n]."""
         groups, kv, _, n = x.shape
-        return x.view(groups, kv, self.siblings, repeats, n).transpose(1, 2).reshape(-1, kv, repeats, n)[self.slots]
+        rows = x.view(groups, kv, self.siblings, repeats, n).transpose(1, 2).reshape(-1, kv, repeats, n)
+        return rows if self.full else rows[self.slots]
