@@ -110,7 +110,8 @@ def trainer_for(scenario: Scenario, folder: Path) -> Trainer:
     policy = Policy.of(load_model(run.model, seed=0, say=lambda line: None))
     run_folder = RunFolder.check_free(folder)
     run_folder.make(to_toml(run), environment.describe(policy))
-    return Trainer(run, [Prepared(run.stages[0], prompts, [], [], reward, [])], policy, run_folder, Silent())
+    prepared = Prepared(run.stages[0], prompts, [], [], [], reward, [])
+    return Trainer(run, [prepared], policy, run_folder, Silent())
 
 
 def main() -> None:
