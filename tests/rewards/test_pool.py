@@ -14,6 +14,7 @@ from groupwise.errors import RewardError
 from groupwise.rewards.workers.limits import Limits
 from groupwise.rewards.workers.pool import WorkerPool
 from groupwise.rewards.workers.process import LARGEST_ANSWER
+from groupwise.rewards.workers.target import Target
 
 HANGS = """
     import time
@@ -313,3 +314,17 @@ def test_what_a_reward_started_is_killed_with_it(pool, record, tmp_path):
     group = int((tmp_path / "group").read_text())
     assert group != os.getpgrp()
     wait_until(lambda: not group_lives(group))
+
+
+def test_what_a_factory_refuses_in_words_for_users_is_said_in_these_words(reward_file) -> None:
+    path = reward_file(
+        "from groupwise.errors import RewardError\n"
+        "def make(**settings):\n    raise RewardError('the program bwrap is missing', fix='install bubblewrap')\n"
+    )
+    with (
+        WorkerPool(Target(str(path), "make", "{}")) as pool,
+        pytest.raises(
+            RewardError, match=r"^reward rewards\.py:make: the program bwrap is missing; install bubblewrap$"
+        ),
+    ):
+        pool.describe()
