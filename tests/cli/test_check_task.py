@@ -62,8 +62,15 @@ def test_R011_every_bad_gold_is_listed_and_the_others_are_still_checked() -> Non
     assert status == 1
     for row in bad:
         assert f"row {row['id']}: reward 'number'" in text
-    assert "WRONG: stage 0-grpo: 5 of 13 rows can't be used, all listed above" in text
+    assert "WRONG: stage 0-grpo: 5 of 13 rows can't be used, for the reasons above" in text
     assert "number on 8 rows" in text and "gold, in a box │ 8 │ - │" in text
+
+
+def test_rows_that_are_bad_for_one_reason_share_a_line() -> None:
+    status, text = check('[{ name = "math", column = "gold" }]', [{"id": f"r{n}", **row} for n, row in enumerate(ROWS)])
+    assert status == 1 and text.count("needs the column 'gold'") == 1
+    assert "8 rows (r0, r1, r2, r3, r4, ...): reward 'math' needs the column 'gold'; the row lacks it" in text
+    assert "on 0 rows" not in text and "note" not in text and "WRONG: stage 0-grpo: 8 of 8 rows" in text
 
 
 def test_rows_that_are_all_bad_end_with_a_verdict_too() -> None:

@@ -174,7 +174,7 @@ def _findings(report: StageReport, rewards: int) -> Iterator[Finding]:
     """What the numbers mean."""
     if report.bad:
         yield Finding(
-            f"{len(report.bad)} of {report.rows} rows can't be used, all listed above: mend or remove them", True
+            f"{len(report.bad)} of {report.rows} rows can't be used, for the reasons above: mend or remove them", True
         )
     for verifier in report.verifiers:
         yield from _of_verifier(verifier, alone=rewards == 1)
@@ -195,7 +195,7 @@ def _of_verifier(verifier: VerifierReport, alone: bool) -> Iterator[Finding]:
             f"{label} refuses the gold answer of {len(verifier.refused)} of {rows} rows in {known} (for one: {why})",
             verifier.own_gold or alone,
         )
-    elif not verifier.accepted:
+    elif rows and not verifier.accepted:
         yield Finding(
             f"{label}: no answer is known to be right, so it was only tried with nothing; a column `completion` "
             "with a right answer would test it",
