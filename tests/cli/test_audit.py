@@ -154,6 +154,17 @@ def test_two_graders_are_compared(tmp_path: Path) -> None:
     assert exact["disagreements"] == []
 
 
+def test_a_second_grader_that_can_judge_nothing_says_so_and_why(tmp_path: Path) -> None:
+    group = [Said("7", Score(1.0, True, "is the gold"), columns={"answer": "7"})] * 2
+    write_run(tmp_path / "run", [[group]], by_character)
+    opinion = audited(tmp_path / "run", "--with", "number", "--set", "column=gold")["second_opinion"]
+    assert opinion["share"] is None and opinion["verdicts"] == {"right / not scored": 2}
+    assert opinion["reasons"] == [["the gold None can't be read as a number", 2]]
+    text = " ".join(invoke(tmp_path / "run", "--with", "number", "--set", "column=gold").output.split())
+    assert "number on 2 recorded completions: none has a verdict of both" in text
+    assert "2 x not scored: the gold None can't be read as a number" in text
+
+
 def test_a_real_run_can_be_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     options = [

@@ -67,8 +67,12 @@ def _show_stage(one: StageAudit, display: ConsoleDisplay) -> None:
 
 def _show_opinion(opinion: SecondOpinion, display: ConsoleDisplay) -> None:
     rows = [(*pair.split(" / "), str(count)) for pair, count in opinion.verdicts.items()]
-    title = f"{opinion.grader} on {opinion.judged} recorded completions: it disagrees on {opinion.share:.1%}"
+    share = opinion.share
+    told = "none has a verdict of both" if share is None else f"it disagrees on {share:.1%}"
+    title = f"{opinion.grader} on {opinion.judged} recorded completions: {told}"
     display.table(title, ("recorded", opinion.grader, "completions"), rows)
+    for reason, count in opinion.reasons:
+        display.say(f"  {count} x not scored: {reason}")
     for one in opinion.disagreements[:EXAMPLES]:
         display.say(f"step {one.step}, {one.group_id}, sample {one.sample}: {shortened(one.completion, WIDE)}")
         display.say(
