@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -328,3 +330,24 @@ def test_what_a_factory_refuses_in_words_for_users_is_said_in_these_words(reward
         ),
     ):
         pool.describe()
+
+
+def test_a_fork_of_a_process_that_has_scored_has_workers_of_its_own(pool, record):
+    rewards = pool("import os\ndef reward(record): return float(os.getpid())")
+    (ours,) = values(rewards, [record("")])
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        (theirs,) = values(rewards, [record("")])
+        rewards.close()
+        os.write(writing, f"{theirs}".encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as said:
+        ready, _, _ = select.select([said], [], [], 60.0)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+        theirs = said.read()
+    os.waitpid(child, 0)
+    assert theirs and float(theirs) != ours
+    assert values(rewards, [record("")]) == [ours], "the child's close left our worker alone"
