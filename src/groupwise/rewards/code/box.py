@@ -4,6 +4,8 @@
     box.send({...})                                             # gets its job
     box.end()                                                   # every process of it is dead and reaped
 
+It ends with the process that made it, too, even where that is killed.
+
 Inside there are: /usr, the interpreter and the named libraries, read-only; an empty /tmp of bounded size, which is the
 working folder; /proc of its own; no network, no other user's processes, no environment, no capability, and only the
 system calls that `seccomp` lists. Started by root, it runs under a user id that no other sandbox has at the time,
@@ -20,6 +22,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -48,10 +51,11 @@ class Box:
         job, self._job = os.pipe()
         self.report, report = os.pipe()
         self._info, info = os.pipe()
+        self._life, life = (end.detach() for end in socket.socketpair())  # `inside/start.py` says what for
         code = os.dup(setup.code)
         seccomp = os.open(f"/proc/self/fd/{setup.filter}", os.O_RDONLY) if setup.isolated else -1
         self._folder = None if setup.isolated else tempfile.mkdtemp(prefix="groupwise-code-")
-        inside = (job, report, reading, writing)
+        inside = (job, report, reading, writing, life)
         given = [descriptor for descriptor in (*inside, code, seccomp, info) if descriptor >= 0]
         try:
             self._process = subprocess.Popen(
@@ -65,7 +69,7 @@ class Box:
                 cwd=self._folder,
             )
         except OSError as error:
-            for descriptor in (self._job, self.report, self._info):
+            for descriptor in (self._job, self.report, self._info, self._life):
                 os.close(descriptor)
             raise BoxError(f"no process can be started: {error}") from error
         finally:
@@ -141,7 +145,7 @@ class Box:
             counted = used.ru_utime + used.ru_stime - (self._watch.before if self._watch is not None else 0.0)
         code = self._process.returncode
         self._exit = code if code >= 0 else 128 - code, max(0.0, seen, counted)
-        for descriptor in (self.report, self._info, self._job, self._pidfd):
+        for descriptor in (self.report, self._info, self._job, self._life, self._pidfd):
             if descriptor >= 0:
                 os.close(descriptor)
         if self._folder is not None:

@@ -79,7 +79,7 @@ class Setup:
     ) -> list[str]:
         """The command line of one sandbox; numbers are descriptors that it inherits, or -1."""
         words = [self.interpreter, "-s", "-S", "-P", "-B", "-X", "utf8", "-X", DIGITS, "-c", _LOADER.format(code), role]
-        words += [*map(str, inside), self.libraries, "" if self.isolated else "adopt"]
+        words += [*map(str, inside), self.libraries, "alone" if self.isolated else ""]
         if not self.isolated:
             return words
         if user is not None:
