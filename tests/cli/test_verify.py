@@ -95,6 +95,8 @@ def test_nothing_but_verdicts_is_on_standard_output_and_a_reader_may_leave(tmp_p
             ["math", "none.jsonl"],
             "none.jsonl can't be read: No such file or directory; give a file of JSON lines, or -",
         ),
+        (["maths", "-"], "there is no verifier 'maths'; did you mean math?"),
+        (["judge", "-"], "there is no verifier 'judge'; use one of math, code"),
         (["math", "."], ". can't be read: Is a directory"),
         (["math", "-", "--set", "percents=strict"], "--set percents: there is no such setting; did you mean percent?"),
         (["math", "-", "--set", "percent=often"], "--set percent = 'often' won't do; input should be"),

@@ -43,7 +43,7 @@ def values(pool: WorkerPool, records: list) -> list[float | None]:
     ("hangs", "limits", "met"),
     [
         ("spin", Limits(0.5, 60.0), "took more than 0.5 seconds of CPU time"),
-        ("sleep", Limits(60.0, 1.0), "took longer than 1 seconds"),
+        ("sleep", Limits(60.0, 1.0), "took longer than 1 second"),
     ],
 )
 def test_R003_a_hanging_reward_is_killed_from_the_main_thread(pool, record, hangs, limits, met):
