@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from groupwise.checking.verifiers import bad_rows
 from groupwise.errors import DataError, RewardError
+from groupwise.rewards import build_reward
 from groupwise.rewards.code import Code
 from groupwise.rewards.contract import Record, Reward
+from groupwise.rewards.workers.pool import WorkerPool
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -96,6 +100,36 @@ def test_R099_rows_are_checked_with_their_solutions(reward: Make) -> None:
     wrong = {"id": "w", "tests": TESTS, "code": "def add(a, b): return a - b"}
     with pytest.raises(DataError, match="v: an empty program passes.*w: its solution fails"):
         made.check([good, vacuous, wrong])
+
+
+def test_all_bad_rows_are_found_with_one_run_of_each_solution(reward: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    score = WorkerPool.score
+    monkeypatch.setattr(
+        WorkerPool, "score", lambda pool, records: asked.extend(r.text for r in records) or score(pool, records)
+    )
+    made = build_reward([Code(solution_column="code", timeout_s=1.0)], base=Path())
+    good = {"tests": TESTS, "code": "def add(a, b): return a + b"}
+    wrong = good | {"code": "def add(a, b): return a - b"}
+    rows = [good, wrong, {"tests": TESTS}, good | {"tests": "assert True"}, good | {"tests": []}, wrong, good]
+    with closing(made):
+        assert made.announced(rows) == ("reward 'code': checking 7 solutions, and an empty program on each row",)
+        found = bad_rows(made, rows)
+    assert [row for row, _ in found] == rows[1:6]
+    whys = [why.removeprefix("reward 'code': ") for _, why in found]
+    assert whys[1::2] == ["it lacks the column 'code'", "no tests"]
+    assert whys[0].startswith("its solution fails") and whys[2].startswith("an empty program passes")
+    assert len(asked) == 2 * 5
+    with closing(build_reward([Code()], base=Path())) as made:
+        assert made.announced(rows) == ()
+
+
+def test_R018_the_weaker_mode_is_loud() -> None:
+    with closing(build_reward([Code(isolation="process", label="mbpp")], base=Path())) as made:
+        (note,) = made.notes
+    assert note.startswith("reward 'mbpp' runs programs WITHOUT a sandbox")
+    with closing(build_reward([Code()], base=Path())) as made:
+        assert made.notes == ()
 
 
 def test_settings_that_cannot_work(reward: Make) -> None:

@@ -88,6 +88,16 @@ class Setup:
         return [*self.mounts, "--seccomp", str(seccomp), "--info-fd", str(info), "--", *words]
 
 
+def weaker_notes(isolation: Isolation, who: str) -> tuple[str, ...]:
+    """What a user should know of programs that run without a sandbox; `who` runs them."""
+    if isolation == "sandbox":
+        return ()
+    return (
+        f'{who} runs programs WITHOUT a sandbox (isolation = "process"): they can read and change your files and use '
+        "the network, and can forge their verdicts; only for programs that you trust",
+    )
+
+
 def _options(root: bool) -> list[str]:
     """Namespaces and rights. Root's sandbox needs two capabilities to give itself another user id."""
     user = (
