@@ -52,7 +52,7 @@ def test_right_wrong_and_not_scored(reward: Make, record: Callable[..., Record])
     assert [score.value for score in scores] == [1.0, 0.0, 0.0, 0.0, None, None, 0.0]
     assert [score.correct for score in scores] == [True, False, False, False, None, None, False]
     assert scores[0].reason == "the last code block: pass, 2 of 2 checks"
-    assert "fail, 1 of 2 checks: line 3 of the tests, 'assert add(2, 2) == 4'" in scores[1].reason
+    assert "fail, 1 of 2 checks: line 2 of the tests, 'assert add(2, 2) == 4'" in scores[1].reason
     assert scores[2].reason == "no program: no code block in Python"
     assert scores[4].reason == "no tests"
     assert "timeout" in scores[6].reason
@@ -65,6 +65,15 @@ def test_partial_credit(reward: Make, record: Callable[..., Record]) -> None:
     assert (one.value, one.correct) == (0.5, False)
     two = reward(column=None, io_column="io").score([record(program, io=pairs)])[0]
     assert (two.value, two.correct) == (0.0, False)
+
+
+def test_partial_credit_ends_at_the_first_limit_met(reward: Make, record: Callable[..., Record]) -> None:
+    program = "```python\nif input() == 'spin':\n    while True: pass\nprint(4)\n```"
+    pairs = [["x", "4"], ["x", "5"], ["spin", "4"], *[["x", "4"]] * 3, *[["spin", "4"]] * 50]
+    made = reward(column=None, io_column="io", partial=True, timeout_s=0.5)
+    (score,) = made.score([record(program, io=pairs)])
+    assert (score.value, score.correct) == (1 / len(pairs), False)
+    assert "1 of 56 checks" in score.reason
 
 
 def test_columns_of_humaneval_and_mbpp(reward: Make, record: Callable[..., Record]) -> None:

@@ -47,8 +47,8 @@ class Code(PooledSettings):
     program: Literal["block", "text"] = "block"
     """Where the program is: the last complete Python block of the completion, or all of its text."""
     partial: bool = False
-    """Give the share of checks that held instead of 0: pairs of input and output, or check statements of the tests up
-    to the first that fails."""
+    """Give the share of checks that held instead of 0: pairs of input and output up to the first that meets a limit of
+    time or memory, or check statements of the tests up to the first that fails."""
     timeout_s: float = Field(default=5.0, gt=0)
     """CPU seconds of a program, for its tests or for one pair of input and output."""
     program_memory_mb: int = Field(default=512, ge=32)
@@ -60,7 +60,8 @@ class Code(PooledSettings):
     cpu_seconds: float = Field(default=60.0, gt=0)
     """CPU seconds that judging one completion may take outside the sandboxes."""
     wall_seconds: float = Field(default=600.0, gt=0)
-    """Wall-clock seconds for one completion, all its tests together."""
+    """Wall-clock seconds for one completion, all its tests together; what takes longer is not scored. Half of it as
+    CPU time or asleep is a `timeout`, so that a slow program with many pairs of input and output is wrong instead."""
 
     def build(self, base: Path) -> Reward:
         given = self.model_dump(mode="json", exclude={"name", "weight", "label"})
@@ -149,7 +150,7 @@ def factory(**settings: Any) -> Callable[[Record], Score]:
         runner.run("x = 1", "assert x == 1")
     except BoxError as error:
         raise sandbox_error(error) from None
-    limits = Limits(given.timeout_s, given.program_memory_mb)
+    limits = Limits(given.timeout_s, given.program_memory_mb, total_seconds=given.wall_seconds / 2)
 
     def grade(record: Record) -> Score:
         program, where = last_block(record.clean_text) if given.program == "block" else (record.clean_text, "the text")
@@ -202,7 +203,7 @@ def _cell(row: Mapping[str, Any], column: str | None) -> Any:
 def _tests(settings: Code, row: Mapping[str, Any]) -> str:
     tests, setup = _cell(row, settings.column), str(_cell(row, settings.setup_column))
     text = tests if isinstance(tests, str) else "\n".join(str(test) for test in tests)
-    return f"{setup}\n{text}" if text.strip() else ""
+    return "\n".join(part for part in (setup, text) if part) if text.strip() else ""
 
 
 def _pairs(settings: Code, row: Mapping[str, Any]) -> list[IOTest]:
