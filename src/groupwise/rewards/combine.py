@@ -77,8 +77,9 @@ class Combined:
     def __init__(self, parts: Sequence[Part]) -> None:
         assert parts and len({part.label for part in parts}) == len(parts), "labels tell the parts apart"
         if not any(part.role == "term" and part.weight != 0 for part in parts):
+            told = [f"{part.label} {f'is a {part.role}' if part.weight else 'has weight 0'}" for part in parts]
             raise RewardError(
-                f"no reward adds to the total: {', '.join(part.label for part in parts)} only multiply, gate or record",
+                f"no reward adds to the total: {', '.join(told)}",
                 fix='give one role = "term" and a weight other than 0',
             )
         self.parts = tuple(parts)
