@@ -189,12 +189,12 @@ def test_R018_nothing_outside_can_be_reached(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_R018_without_bubblewrap_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    setup.Setup.make.cache_clear()
+    setup.Setup._made.cache_clear()
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(RewardError, match="bubblewrap.*apt-get install bubblewrap"):
         code.run(ADD, TESTS)
     monkeypatch.undo()
-    setup.Setup.make.cache_clear()
+    setup.Setup._made.cache_clear()
 
 
 def test_R018_the_weaker_mode_is_asked_for_by_name() -> None:
