@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,13 +38,6 @@ app = typer.Typer(
     learn from, then `groupwise train` it.
     """,
 )
-
-
-class Verifier(StrEnum):
-    """What `groupwise verify` can run."""
-
-    MATH = "math"
-    CODE = "code"
 
 
 RunArgument = Annotated[str, typer.Argument(help="A run file, or the name of a packaged run.", metavar="RUN")]
@@ -143,7 +135,7 @@ def check_task(
 
 @app.command()
 def verify(
-    verifier: Annotated[Verifier, typer.Argument(help="Which verifier.")],
+    verifier: Annotated[str, typer.Argument(help="Which verifier.", metavar="math|code")],
     cases: Annotated[str, typer.Argument(help="A file of JSON lines; - reads standard input.", metavar="CASES.jsonl")],
     workers: Annotated[int | None, typer.Option(min=1, help="Cases at once; by default one for each core.")] = None,
     settings: Annotated[
@@ -157,8 +149,15 @@ def verify(
     comes out has `id`, `verdict`, `reason`, `seconds` (CPU time of the case) and `wall_seconds`.
     """
     with _user_errors():
-        from groupwise.checking.judges import JUDGES, read_lines, write_verdicts
+        from difflib import get_close_matches
 
+        from groupwise.checking.judges import JUDGES, read_lines, write_verdicts
+        from groupwise.errors import RewardError
+
+        if verifier not in JUDGES:
+            near = get_close_matches(verifier, JUDGES, 1)
+            fix = f"did you mean {near[0]}?" if near else f"use one of {', '.join(JUDGES)}"
+            raise RewardError(f"there is no verifier {verifier!r}", fix=fix)
         many = workers or len(os.sched_getaffinity(0))
         with closing(JUDGES[verifier](settings or [], many)) as judge, read_lines(cases) as lines:
             write_verdicts(lines, judge, many, sys.stdout)

@@ -88,3 +88,10 @@ def test_blank_lines_are_skipped_and_counted_in_the_numbers_of_lines() -> None:
     (first, second) = verdicts("", '\ufeff{"id": 1, "said": "x"}', "  \n", "?")
     assert first["reason"] == "x" and second["reason"].startswith("line 4: ")
     assert verdicts() == []
+
+
+def test_a_field_that_may_be_missing_may_be_null() -> None:
+    missing, null = verdicts('{"id": 1, "said": "x"}', '{"id": 2, "said": "x", "wait": null}')
+    assert missing["verdict"] == null["verdict"] == "right"
+    (needed,) = verdicts('{"id": 3, "said": null}')
+    assert needed["reason"] == "line 1: the field 'said' is null, not a text"

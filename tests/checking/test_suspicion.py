@@ -127,6 +127,7 @@ def test_the_most_points_come_first_then_the_later_step_and_each_text_once() -> 
         ("'it\\'s 4' isn't \"x\", can't be read", "'...' isn't '...', can't be read"),
         ("took more than 2.5 seconds of CPU time", "took more than N seconds of CPU time"),
         ("the gold is -3/4", "the gold is N"),
+        ("word " * 30, f"{'word ' * 23}..."),
     ],
 )
 def test_reasons_are_counted_by_kind(reason: str, kind: str) -> None:

@@ -53,7 +53,8 @@ def test_R053_the_part_that_is_hacked_is_named(tmp_path: Path) -> None:
     (stage,) = audited(folder)["stages"]
     assert stage["gamed"]["part"] == "format" and "accuracy" in stage["gamed"]["fallen"]
     assert {part["name"]: round(part["weight"], 6) for part in stage["parts"]} == {"format": 1.0, "accuracy": 1.0}
-    assert "REWARD HACKING: format explains" in invoke(folder).output
+    shown = invoke(folder).output
+    assert "REWARD HACKING: format explains" in shown and "fitted weight" in shown
 
 
 def test_R053_learning_the_task_is_not_hacking(tmp_path: Path) -> None:
@@ -85,6 +86,17 @@ def test_what_could_not_be_scored_or_read_is_counted_by_quarter_and_kind(tmp_pat
     assert stage["unread_by_quarter"] == pytest.approx([2 / 3, 2 / 3, 1 / 3, 1 / 3])
     assert stage["reasons"] == [["grade took N seconds", 8], ["no number; the gold is N", 4]]
     assert any("could not be scored or read, most often: grade took N seconds" in text for text in stage["remarks"])
+
+
+def test_what_is_said_fits_80_columns_and_breaks_at_words(tmp_path: Path) -> None:
+    why = "the program could not be run since the sandbox that it needs was not there on this machine at the time"
+    odd = "neither the gold nor the answer is something that can be read as a number of any notation"
+    form, accuracy = Score(1.0, True, odd, {"form": 1.0}), Score(None, None, f"{why}: {odd}", {"form": 0.0})
+    group = [Said("x", form, "length"), Said("y", accuracy), Said("z", Score(0.0, False, odd, {"form": 0.0}))]
+    write_run(tmp_path / "run", [[group]] * 9, by_character)
+    output = invoke(tmp_path / "run", "--with", "exact").output
+    assert "\n  9 x the program could not be run since the sandbox that it needs was not there\n      on this" in output
+    assert why in " ".join(output.split()) and max(map(len, output.splitlines())) <= 80
 
 
 def test_drift_of_length_and_repetition_is_said(tmp_path: Path) -> None:
@@ -152,6 +164,17 @@ def test_two_graders_are_compared(tmp_path: Path) -> None:
     assert "number on 8 recorded completions: it disagrees on" in text
     exact = audited(tmp_path / "run", "--with", "exact", "--set", "column=answer")["second_opinion"]
     assert exact["disagreements"] == []
+
+
+def test_a_second_grader_that_can_judge_nothing_says_so_and_why(tmp_path: Path) -> None:
+    group = [Said("7", Score(1.0, True, "is the gold"), columns={"answer": "7"})] * 2
+    write_run(tmp_path / "run", [[group]], by_character)
+    opinion = audited(tmp_path / "run", "--with", "number", "--set", "column=gold")["second_opinion"]
+    assert opinion["share"] is None and opinion["verdicts"] == {"right / not scored": 2}
+    assert opinion["reasons"] == [["the gold None can't be read as a number", 2]]
+    text = " ".join(invoke(tmp_path / "run", "--with", "number", "--set", "column=gold").output.split())
+    assert "number on 2 recorded completions: none has a verdict of both" in text
+    assert "2 x not scored: the gold None can't be read as a number" in text
 
 
 def test_a_real_run_can_be_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

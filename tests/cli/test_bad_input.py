@@ -121,7 +121,7 @@ def test_data_that_is_no_json() -> None:
 def test_a_column_that_the_reward_needs_and_no_row_has() -> None:
     rows([{"prompt": "1+1=", "gold": "2"}])
     message = refused()
-    assert message.startswith("reward 'exact' needs the column 'answer'; 1 of 1 rows lack it; map it from one of ")
+    assert message.startswith("reward 'exact' needs the column 'answer'; the row lacks it; map it from one of ")
     assert "gold" in message
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,27 @@ def test_R011_every_bad_gold_is_listed_and_the_others_are_still_checked() -> Non
     assert status == 1
     for row in bad:
         assert f"row {row['id']}: reward 'number'" in text
-    assert "WRONG: stage 0-grpo: 5 of 13 rows can't be used, all listed above" in text
+    assert "WRONG: stage 0-grpo: 5 of 13 rows can't be used, for the reasons above" in text
     assert "number on 8 rows" in text and "gold, in a box │ 8 │ - │" in text
+
+
+def test_rows_that_are_bad_for_one_reason_share_a_line() -> None:
+    status, text = check('[{ name = "math", column = "gold" }]', [{"id": f"r{n}", **row} for n, row in enumerate(ROWS)])
+    assert status == 1 and text.count("needs the column 'gold'") == 1
+    assert "8 rows (r0, r1, r2, r3, r4, ...): reward 'math' needs the column 'gold'; the row lacks it" in text
+    assert "on 0 rows" not in text and "note" not in text and "WRONG: stage 0-grpo: 8 of 8 rows" in text
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_solutions_are_announced_and_the_bad_ones_listed() -> None:
+    good = {"prompt": "add", "tests": "assert add(1, 2) == 3", "code": "def add(a, b): return a + b"}
+    bad = good | {"code": "def add(a, b): return a - b"}
+    rows = [{"id": f"r{n}", **(bad if n % 2 else good)} for n in range(4)]
+    status, text = check('[{ name = "code", solution_column = "code" }]', rows)
+    assert status == 1 and "reward 'code': checking 4 solutions, and an empty program on each row" in text
+    assert "2 rows (r1, r3): reward 'code': its solution fails: the last code block: fail" in text
+    status, text = check('[{ name = "code", isolation = "process" }]', rows)
+    assert "reward 'code' runs programs WITHOUT a sandbox" in text
 
 
 def test_rows_that_are_all_bad_end_with_a_verdict_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,8 @@ def test_nothing_but_verdicts_is_on_standard_output_and_a_reader_may_leave(tmp_p
             ["math", "none.jsonl"],
             "none.jsonl can't be read: No such file or directory; give a file of JSON lines, or -",
         ),
+        (["maths", "-"], "there is no verifier 'maths'; did you mean math?"),
+        (["judge", "-"], "there is no verifier 'judge'; use one of math, code"),
         (["math", "."], ". can't be read: Is a directory"),
         (["math", "-", "--set", "percents=strict"], "--set percents: there is no such setting; did you mean percent?"),
         (["math", "-", "--set", "percent=often"], "--set percent = 'often' won't do; input should be"),
@@ -106,6 +109,15 @@ def test_what_cannot_be_run_is_said_in_one_line(arguments: list[str], message: s
     assert result.exit_code == 2 and result.stdout == ""
     (line,) = [line for line in result.stderr.splitlines() if line.strip()]
     assert message in line
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_R018_programs_without_a_sandbox_are_announced_on_standard_error() -> None:
+    case = lines_of(PROGRAMS[:1])
+    weaker = verify("code", "-", "--set", "isolation=process", stdin=case)
+    assert [one["verdict"] for one in verdicts(weaker)] == ["pass"]
+    assert weaker.stderr.startswith("verify code runs programs WITHOUT a sandbox") and weaker.stderr.count("\n") == 1
+    assert verify("code", "-", stdin=case).stderr == ""
 
 
 def test_no_cases_give_no_lines() -> None:

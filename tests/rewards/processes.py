@@ -1,10 +1,15 @@
-"""Waiting for something to happen, and telling whether processes are alive."""
+"""Waiting for something to happen, telling whether processes are alive, and being another user."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -26,3 +31,24 @@ def group_lives(group: int) -> bool:
         if int(its_group) == group and state not in "ZX":
             return True
     return False
+
+
+def interpreter_for(user: int) -> tuple[str, str]:
+    """An interpreter of this version that the user can start, and the path for its imports."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    for program in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
+        command = [program, "-c", "import groupwise.rewards.code, pydantic, numpy"]
+        try:
+            subprocess.run(
+                command,
+                user=user,
+                group=user,
+                extra_groups=[],
+                env={"PYTHONPATH": path},
+                capture_output=True,
+                check=True,
+            )
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return program, path
+    pytest.skip("no interpreter here can be started by another user")

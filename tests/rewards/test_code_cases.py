@@ -8,12 +8,12 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import code_cases as cases
 import pytest
+from processes import interpreter_for
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -59,27 +59,6 @@ def test_sandbox_cases_twice_eight_at_a_time() -> None:
     for _ in range(2):
         assert refused(cases.run_all(cases.rows(cases.SANDBOX_CASES), at_once=8)) == []
         check_invariants(before, memory)
-
-
-def interpreter_for(user: int) -> tuple[str, str]:
-    """An interpreter of this version that the user can start, and the path for its imports."""
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    for program in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
-        command = [program, "-c", "import groupwise.rewards.code, pydantic, numpy"]
-        try:
-            subprocess.run(
-                command,
-                user=user,
-                group=user,
-                extra_groups=[],
-                env={"PYTHONPATH": path},
-                capture_output=True,
-                check=True,
-            )
-        except (OSError, subprocess.CalledProcessError):
-            continue
-        return program, path
-    pytest.skip("no interpreter here can be started by another user")
 
 
 def run_as(user: int, path: Path, at_once: int, most: float) -> list[dict[str, Any]]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from groupwise.checking.verifiers import bad_rows
 from groupwise.errors import DataError, RewardError
+from groupwise.rewards import build_reward
 from groupwise.rewards.code import Code
 from groupwise.rewards.contract import Record, Reward
+from groupwise.rewards.workers.pool import WorkerPool
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -48,7 +52,7 @@ def test_right_wrong_and_not_scored(reward: Make, record: Callable[..., Record])
     assert [score.value for score in scores] == [1.0, 0.0, 0.0, 0.0, None, None, 0.0]
     assert [score.correct for score in scores] == [True, False, False, False, None, None, False]
     assert scores[0].reason == "the last code block: pass, 2 of 2 checks"
-    assert "fail, 1 of 2 checks: line 3 of the tests, 'assert add(2, 2) == 4'" in scores[1].reason
+    assert "fail, 1 of 2 checks: line 2 of the tests, 'assert add(2, 2) == 4'" in scores[1].reason
     assert scores[2].reason == "no program: no code block in Python"
     assert scores[4].reason == "no tests"
     assert "timeout" in scores[6].reason
@@ -61,6 +65,15 @@ def test_partial_credit(reward: Make, record: Callable[..., Record]) -> None:
     assert (one.value, one.correct) == (0.5, False)
     two = reward(column=None, io_column="io").score([record(program, io=pairs)])[0]
     assert (two.value, two.correct) == (0.0, False)
+
+
+def test_partial_credit_ends_at_the_first_limit_met(reward: Make, record: Callable[..., Record]) -> None:
+    program = "```python\nif input() == 'spin':\n    while True: pass\nprint(4)\n```"
+    pairs = [["x", "4"], ["x", "5"], ["spin", "4"], *[["x", "4"]] * 3, *[["spin", "4"]] * 50]
+    made = reward(column=None, io_column="io", partial=True, timeout_s=0.5)
+    (score,) = made.score([record(program, io=pairs)])
+    assert (score.value, score.correct) == (1 / len(pairs), False)
+    assert "1 of 56 checks" in score.reason
 
 
 def test_columns_of_humaneval_and_mbpp(reward: Make, record: Callable[..., Record]) -> None:
@@ -96,6 +109,36 @@ def test_R099_rows_are_checked_with_their_solutions(reward: Make) -> None:
     wrong = {"id": "w", "tests": TESTS, "code": "def add(a, b): return a - b"}
     with pytest.raises(DataError, match="v: an empty program passes.*w: its solution fails"):
         made.check([good, vacuous, wrong])
+
+
+def test_all_bad_rows_are_found_with_one_run_of_each_solution(reward: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    score = WorkerPool.score
+    monkeypatch.setattr(
+        WorkerPool, "score", lambda pool, records: asked.extend(r.text for r in records) or score(pool, records)
+    )
+    made = build_reward([Code(solution_column="code", timeout_s=1.0)], base=Path())
+    good = {"tests": TESTS, "code": "def add(a, b): return a + b"}
+    wrong = good | {"code": "def add(a, b): return a - b"}
+    rows = [good, wrong, {"tests": TESTS}, good | {"tests": "assert True"}, good | {"tests": []}, wrong, good]
+    with closing(made):
+        assert made.announced(rows) == ("reward 'code': checking 7 solutions, and an empty program on each row",)
+        found = bad_rows(made, rows)
+    assert [row for row, _ in found] == rows[1:6]
+    whys = [why.removeprefix("reward 'code': ") for _, why in found]
+    assert whys[1::2] == ["it lacks the column 'code'", "no tests"]
+    assert whys[0].startswith("its solution fails") and whys[2].startswith("an empty program passes")
+    assert len(asked) == 2 * 5
+    with closing(build_reward([Code()], base=Path())) as made:
+        assert made.announced(rows) == ()
+
+
+def test_R018_the_weaker_mode_is_loud() -> None:
+    with closing(build_reward([Code(isolation="process", label="mbpp")], base=Path())) as made:
+        (note,) = made.notes
+    assert note.startswith("reward 'mbpp' runs programs WITHOUT a sandbox")
+    with closing(build_reward([Code()], base=Path())) as made:
+        assert made.notes == ()
 
 
 def test_settings_that_cannot_work(reward: Make) -> None:

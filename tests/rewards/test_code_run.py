@@ -51,6 +51,13 @@ def test_both_kinds_of_tests_must_pass() -> None:
     assert code.run(SUBTRACT, TESTS, [code.IOTest("", "")]).verdict == "fail"
 
 
+def test_many_slow_pairs_meet_a_limit_together() -> None:
+    program, pairs = "import time\ntime.sleep(0.5)\nprint(4)", [code.IOTest("", "4")] * 50
+    result = code.run(program, io_tests=pairs, limits=code.Limits(total_seconds=1.0))
+    assert (result.verdict, result.total) == ("timeout", 50) and 2 <= result.passed <= 5
+    assert 1.0 < result.asleep_seconds + result.cpu_seconds < 3.0
+
+
 HONEST = {
     "recursive data": (
         "class Node:\n    def __init__(self, v): self.v, self.next = v, None\n"
@@ -182,12 +189,12 @@ def test_R018_nothing_outside_can_be_reached(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_R018_without_bubblewrap_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    setup.Setup.make.cache_clear()
+    setup.Setup._made.cache_clear()
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(RewardError, match="bubblewrap.*apt-get install bubblewrap"):
         code.run(ADD, TESTS)
     monkeypatch.undo()
-    setup.Setup.make.cache_clear()
+    setup.Setup._made.cache_clear()
 
 
 def test_R018_the_weaker_mode_is_asked_for_by_name() -> None:

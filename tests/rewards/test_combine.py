@@ -173,8 +173,12 @@ def test_settings_without_a_meaning_are_refused(settings, said):
 
 
 def test_a_combination_needs_a_term():
-    with pytest.raises(RewardError, match="no reward adds to the total: form, seen only"):
-        Combined([part("form", [], role="gate"), part("seen", [], weight=0.0)])
+    with pytest.raises(RewardError, match="no reward adds to the total: form is a gate; give one role"):
+        Combined([part("form", [], role="gate")])
+    with pytest.raises(
+        RewardError, match="the total: form is a gate, seen has weight 0, worth is a factor; give one role"
+    ):
+        Combined([part("form", [], role="gate"), part("seen", [], weight=0.0), part("worth", [], role="factor")])
 
 
 def test_factors_multiply_the_sum():

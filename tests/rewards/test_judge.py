@@ -345,6 +345,28 @@ def test_the_rows_and_the_server_are_checked_before_training(stub: Stub, judge: 
         reward.check([{"prompt": "2+2", "answer": 4}])
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (reply("7 points"), "its last line '7 points' is not 'Score: number'; its reply: '7 points')"),
+        (reply("I think:\n\n" + 99 * "so "), f"its reply: 'I think: {'so ' * 23}so...')"),
+        (reply("Score: 7", finish="length"), "the reply was cut at its token limit)"),
+    ],
+)
+def test_a_judge_without_a_verdict_is_noted_before_training(
+    stub: Stub, judge: Callable[..., Any], content: bytes, told: str
+) -> None:
+    reward = judge()
+    assert reward.notes == ()
+    stub.answers = [(200, {}, content), good("Score: 7")]
+    reward.check([{"prompt": "2+2", "answer": 4}])
+    (note,) = reward.notes
+    assert note.startswith("reward 'judge': no verdict was read when the judge was asked before training (not scored: ")
+    assert note.endswith(told) and "\n" not in note
+    reward.check([{"prompt": "2+2", "answer": 4}])
+    assert reward.notes == ()
+
+
 def test_a_judge_that_is_always_down_stops_the_run_with_the_cause(
     stub: Stub, judge: Callable[..., Any], record: MakeRecord
 ) -> None:

@@ -152,7 +152,7 @@ def test_R086_percent_answers_follow_the_policy() -> None:
     assert right("35", gold, percent="bare") and not right("35", gold, percent="value")
     for percent in ("either", "value", "bare", "strict"):
         assert not right("3.5", gold, percent=percent)
-    assert "percent: value" in grade_here("0.35", gold, policy=Policy(percent="value")).reason
+    assert "percent = value" in grade_here("0.35", gold, policy=Policy(percent="value")).reason
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +16,7 @@ from groupwise.errors import RewardError
 from groupwise.rewards.workers.limits import Limits
 from groupwise.rewards.workers.pool import WorkerPool
 from groupwise.rewards.workers.process import LARGEST_ANSWER
+from groupwise.rewards.workers.target import Target
 
 HANGS = """
     import time
@@ -40,7 +43,7 @@ def values(pool: WorkerPool, records: list) -> list[float | None]:
     ("hangs", "limits", "met"),
     [
         ("spin", Limits(0.5, 60.0), "took more than 0.5 seconds of CPU time"),
-        ("sleep", Limits(60.0, 1.0), "took longer than 1 seconds"),
+        ("sleep", Limits(60.0, 1.0), "took longer than 1 second"),
     ],
 )
 def test_R003_a_hanging_reward_is_killed_from_the_main_thread(pool, record, hangs, limits, met):
@@ -313,3 +316,38 @@ def test_what_a_reward_started_is_killed_with_it(pool, record, tmp_path):
     group = int((tmp_path / "group").read_text())
     assert group != os.getpgrp()
     wait_until(lambda: not group_lives(group))
+
+
+def test_what_a_factory_refuses_in_words_for_users_is_said_in_these_words(reward_file) -> None:
+    path = reward_file(
+        "from groupwise.errors import RewardError\n"
+        "def make(**settings):\n    raise RewardError('the program bwrap is missing', fix='install bubblewrap')\n"
+    )
+    with (
+        WorkerPool(Target(str(path), "make", "{}")) as pool,
+        pytest.raises(
+            RewardError, match=r"^reward rewards\.py:make: the program bwrap is missing; install bubblewrap$"
+        ),
+    ):
+        pool.describe()
+
+
+def test_a_fork_of_a_process_that_has_scored_has_workers_of_its_own(pool, record):
+    rewards = pool("import os\ndef reward(record): return float(os.getpid())")
+    (ours,) = values(rewards, [record("")])
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        (theirs,) = values(rewards, [record("")])
+        rewards.close()
+        os.write(writing, f"{theirs}".encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as said:
+        ready, _, _ = select.select([said], [], [], 60.0)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+        theirs = said.read()
+    os.waitpid(child, 0)
+    assert theirs and float(theirs) != ours
+    assert values(rewards, [record("")]) == [ours], "the child's close left our worker alone"

@@ -34,6 +34,11 @@ def test_without_a_terminal_there_is_one_line_per_step() -> None:
     assert "loss 1.500" in lines[2] and "93 tokens/s" in lines[2]
 
 
+def test_completions_that_could_not_be_scored_are_named_where_there_are_some() -> None:
+    lines = shown(False, row(1, frac_not_scored=0.25), row(2, frac_not_scored=0.0), row(3)).splitlines()
+    assert "25% not scored" in lines[0] and not any("not scored" in line for line in lines[1:])
+
+
 def test_on_a_terminal_a_bar_shows_step_reward_speed_and_time_left() -> None:
     text = shown(True, row(1), row(2, status="skipped: the loss is nan"))
     for expected in ("2/9", "reward 0.25", "100 tokens/s", "left", "step 2: skipped: the loss is nan"):

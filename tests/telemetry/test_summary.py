@@ -94,3 +94,19 @@ def test_later_updates_of_a_rollout_are_not_taken_for_rollouts_without_reward(fo
     assert found is not None
     change = found.changes[0]
     assert (change.name, change.before, change.after) == ("training reward", 0.25, 0.75)
+
+
+def test_completions_that_could_not_be_scored_have_a_row_where_there_were_any(folder: RunFolder) -> None:
+    for number in range(1, 9):
+        metrics.append(folder.metrics, step(number, 0.5) | {"frac_not_scored": 0.0})
+    found = summarise(folder)
+    assert found is not None and not any("not scored" in change.name for change in found.changes)
+    for number, share in ((9, 0.0), (10, 0.25), (11, 0.5), (12, 1.0)):
+        metrics.append(folder.metrics, step(number, 0.5) | {"frac_not_scored": share})
+    row = change(summarise(folder), "not scored")
+    assert (row.before, row.after, row.difference) == (0.0, pytest.approx(1.75 / 3), pytest.approx(1.75 / 3))
+    for number, share in ((0, 0.5), (12, 0.125)):
+        result = {"reward": 0.5, "reward_parts": {}, "not_scored": share}
+        metrics.append(folder.metrics, {"step": number, "stage": "1-grpo", "eval": result})
+    row = change(summarise(folder), "test completions not scored")
+    assert (row.before, row.after, row.difference) == (0.5, 0.125, -0.375)

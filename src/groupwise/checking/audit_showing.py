@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from groupwise.checking.audit import StageAudit, remarks
@@ -13,6 +14,8 @@ EXAMPLES = 10
 """Disagreements shown."""
 WIDE = 300
 """Characters of a completion that are shown."""
+COLUMNS = 80
+"""The longest line, but for completions, which are never broken."""
 
 
 def show_audits(audits: Sequence[StageAudit], opinion: SecondOpinion | None, display: ConsoleDisplay) -> None:
@@ -20,19 +23,19 @@ def show_audits(audits: Sequence[StageAudit], opinion: SecondOpinion | None, dis
     for one in audits:
         _show_stage(one, display)
     if not audits:
-        display.say("no stage of this run scored completions")
+        _say("no stage of this run scored completions", display)
     if opinion is not None:
         _show_opinion(opinion, display)
 
 
 def _show_stage(one: StageAudit, display: ConsoleDisplay) -> None:
-    display.say(f"\nstage {one.stage}: {one.steps} steps, {one.completions} completions")
+    display.say("")
+    _say(f"stage {one.stage}: {one.steps} steps, {one.completions} completions", display)
     quarters = ", ".join(f"{share:.1%}" for share in one.unread_by_quarter)
-    display.say(
-        f"not scored {one.not_scored:.1%}; not scored or no answer read {one.unread:.1%} (by quarter: {quarters})"
-    )
+    unread = f"not scored or no answer read {one.unread:.1%} (by quarter: {quarters})"
+    _say(f"not scored {one.not_scored:.1%}; {unread}", display)
     for reason, count in one.reasons:
-        display.say(f"  {count} x {reason}")
+        _say(f"{count} x {reason}", display, "  ")
     if one.changes:
         rows = [
             (change.name, f"{change.first:.3f}", f"{change.last:.3f}", f"{change.difference:+.3f}", _mark(change.clear))
@@ -51,31 +54,43 @@ def _show_stage(one: StageAudit, display: ConsoleDisplay) -> None:
             )
             for part in one.parts
         ]
-        columns = ("", "first", "last", "clear", "weight", "share of the gain")
+        columns = ("", "first", "last", "clear", "fitted weight", "share of the gain")
         display.table("Parts of the reward", columns, parts)
     for text in remarks(one):
-        display.say(text)
+        _say(text, display)
     if one.suspects:
-        display.say(f"\nthe {len(one.suspects)} completions to read first:")
+        display.say("")
+        _say(f"the {len(one.suspects)} completions to read first:", display)
     for number, suspect in enumerate(one.suspects, start=1):
         row = suspect.completion
         value = "not scored" if row.reward is None else f"reward {row.reward:g}"
         place = f"step {row.step}, {row.row['group_id']}, sample {row.row['sample']}"
-        display.say(f"{number}. {place}, {value}: {'; '.join(suspect.why)}")
+        _say(f"{number}. {place}, {value}: {'; '.join(suspect.why)}", display)
         display.say(f"   {shortened(row.text, WIDE)}")
 
 
 def _show_opinion(opinion: SecondOpinion, display: ConsoleDisplay) -> None:
     rows = [(*pair.split(" / "), str(count)) for pair, count in opinion.verdicts.items()]
-    title = f"{opinion.grader} on {opinion.judged} recorded completions: it disagrees on {opinion.share:.1%}"
+    share = opinion.share
+    told = "none has a verdict of both" if share is None else f"it disagrees on {share:.1%}"
+    title = f"{opinion.grader} on {opinion.judged} recorded completions: {told}"
     display.table(title, ("recorded", opinion.grader, "completions"), rows)
+    for reason, count in opinion.reasons:
+        _say(f"{count} x not scored: {reason}", display, "  ")
     for one in opinion.disagreements[:EXAMPLES]:
         display.say(f"step {one.step}, {one.group_id}, sample {one.sample}: {shortened(one.completion, WIDE)}")
-        display.say(
-            f"   recorded {one.recorded} ({one.recorded_reason}); {opinion.grader} {one.second} ({one.second_reason})"
-        )
+        recorded = f"recorded {one.recorded} ({one.recorded_reason})"
+        _say(f"{recorded}; {opinion.grader} {one.second} ({one.second_reason})", display, "   ")
     if len(opinion.disagreements) > EXAMPLES:
-        display.say(f"... and {len(opinion.disagreements) - EXAMPLES} more, all in --json")
+        _say(f"... and {len(opinion.disagreements) - EXAMPLES} more, all in --json", display)
+
+
+def _say(text: str, display: ConsoleDisplay, indent: str = "") -> None:
+    """The text in lines that end at words, those after the first further in."""
+    for line in textwrap.wrap(
+        text, COLUMNS, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False
+    ):
+        display.say(line)
 
 
 def _mark(clear: bool) -> str:

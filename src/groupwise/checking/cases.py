@@ -68,12 +68,12 @@ def verified(lines: Iterable[bytes], judge: Judge, workers: int) -> Generator[di
 
 
 def field(case: Mapping[str, Any], name: str, kinds: type | tuple[type, ...], what: str, default: Any = None) -> Any:
-    """A field of the case; `default` (None: it must be there) where it is missing. Raises `BadCase`."""
-    if name not in case:
-        if default is None:
-            raise BadCase(f"there is no field {name!r}")
+    """A field of the case; `default` (None: it must be there) where it is missing or null. Raises `BadCase`."""
+    value = case.get(name)
+    if value is None and default is not None:
         return default
-    value = case[name]
+    if name not in case:
+        raise BadCase(f"there is no field {name!r}")
     if not isinstance(value, kinds) or isinstance(value, bool):
         raise BadCase(f"the field {name!r} is {_shown(value)}, not {what}")
     return value

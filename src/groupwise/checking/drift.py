@@ -54,6 +54,7 @@ class PartChange:
     last: float
     clear: bool
     weight: float
+    """As fitted to the recorded rewards."""
     share_of_gain: float | None
     """weight x change / change of the whole reward; None where that is not clear."""
 

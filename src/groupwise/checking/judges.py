@@ -189,10 +189,15 @@ def math_judge(overrides: Sequence[str], workers: int) -> TextJudge:
 
 
 def code_judge(overrides: Sequence[str], workers: int) -> CodeJudge:
-    """The verifier `code`; `overrides` are its settings. Raises `RewardError`."""
+    """The verifier `code`; `overrides` are its settings. Raises `RewardError`. Says on standard error where it runs
+    programs without a sandbox."""
     from groupwise.rewards.code import Code
+    from groupwise.rewards.code.setup import weaker_notes
 
-    return CodeJudge(settings_from(Code, overrides, workers=workers))
+    settings = settings_from(Code, overrides, workers=workers)
+    for line in weaker_notes(settings.isolation, "verify code"):
+        print(line, file=sys.stderr)
+    return CodeJudge(settings)
 
 
 JUDGES: dict[str, Callable[[Sequence[str], int], Judge]] = {"math": math_judge, "code": code_judge}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ def groups_of(rows: Sequence[Recorded]) -> Iterator[list[Recorded]]:
 def kind_of(reason: str) -> str:
     """A reason without what differs from one completion to the next: quoted text and numbers."""
     bare = re.sub(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", "'...'", reason, flags=re.DOTALL)
-    return re.sub(r"(?<!\w)[-+]?\d+(?:[.,/]\d+)*", "N", bare)[:120]
+    return textwrap.shorten(re.sub(r"(?<!\w)[-+]?\d+(?:[.,/]\d+)*", "N", bare), 120, placeholder=" ...")
 
 
 def _read(file: Path, token_ids: bool) -> list[dict[str, Any]]:

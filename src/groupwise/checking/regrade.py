@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from groupwise.checking.judges import settings_from
-from groupwise.checking.recorded import Recorded, steps_of
+from groupwise.checking.recorded import Recorded, kind_of, steps_of
 from groupwise.errors import RewardError
 from groupwise.models.loading import load_tokenizer
 from groupwise.rewards.build import REWARDS
@@ -20,6 +20,8 @@ from groupwise.rewards.records import Decoder, record_for
 from groupwise.run_file import load_run
 from groupwise.telemetry.run_folder import RunFolder
 from groupwise.types import Completion, Prompt, Score, Segment
+
+REASONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,14 @@ class SecondOpinion:
     verdicts: dict[str, int]
     """How many by `RECORDED / SECOND`, each `right`, `wrong`, `not scored` or `no verdict`."""
     disagreements: tuple[Disagreement, ...]
+    reasons: tuple[tuple[str, int], ...]
+    """Why it could not score some, the commonest reasons with their counts."""
 
     @property
-    def share(self) -> float:
-        """Disagreements among those that both call right or wrong."""
+    def share(self) -> float | None:
+        """Disagreements among those that both call right or wrong; None where there are none such."""
         both = sum(count for pair, count in self.verdicts.items() if set(pair.split(" / ")) <= {"right", "wrong"})
-        return len(self.disagreements) / both if both else 0.0
+        return len(self.disagreements) / both if both else None
 
 
 def second_opinion(folder: RunFolder, grader: str, overrides: Sequence[str], most: int) -> SecondOpinion:
@@ -68,14 +72,18 @@ def second_opinion(folder: RunFolder, grader: str, overrides: Sequence[str], mos
     total = sum(len(rows) for rows in steps_of(folder))
     verdicts: Counter[str] = Counter()
     different: list[Disagreement] = []
+    reasons: Counter[str] = Counter()
     with closing(settings.build(Path.cwd())) as reward:
         for rows in _spread(folder, total, most):
             for row, score in zip(rows, reward.score([_record(row, tokenizer) for row in rows]), strict=True):
                 ours, theirs = _verdict(row.reward, row.correct), _verdict(score.value, score.correct)
                 verdicts[f"{ours} / {theirs}"] += 1
+                if score.value is None:
+                    reasons[kind_of(score.reason) or "no reason given"] += 1
                 if {ours, theirs} == {"right", "wrong"}:
                     different.append(_disagreement(row, ours, theirs, score))
-    return SecondOpinion(settings.shown, verdicts.total(), dict(verdicts.most_common()), tuple(different))
+    common = tuple(reasons.most_common(REASONS))
+    return SecondOpinion(settings.shown, verdicts.total(), dict(verdicts.most_common()), tuple(different), common)
 
 
 def opinion_json(opinion: SecondOpinion | None) -> dict[str, Any] | None:

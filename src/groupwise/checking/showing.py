@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from groupwise.checking.signal import Signal
 from groupwise.checking.task import StageReport
@@ -10,17 +10,18 @@ from groupwise.checking.verifiers import VerifierReport
 from groupwise.telemetry.display import ConsoleDisplay
 
 EXAMPLES = 5
-"""Surprises shown of each reward."""
+"""Surprises shown of each reward, and ids of rows that share a fault."""
 
 
 def show_reports(reports: Sequence[StageReport], display: ConsoleDisplay) -> None:
     """Tables for each stage, and the findings of all at the end."""
     for report in reports:
         display.say(f"\nstage {report.name}: task {report.task}, {report.rows} rows")
-        for identity, why in report.bad:
-            display.say(f"  row {identity}: {why}")
+        for line in bad_lines(report.bad):
+            display.say(f"  {line}")
         for verifier in report.verifiers:
-            _show_verifier(verifier, display)
+            if verifier.rows:
+                _show_verifier(verifier, display)
         if report.signal is not None:
             _show_signal(report.signal, display)
     display.say("")
@@ -31,6 +32,18 @@ def show_reports(reports: Sequence[StageReport], display: ConsoleDisplay) -> Non
         display.say(
             "nothing was found that would teach the model something wrong" if reports else "no stage has rewards"
         )
+
+
+def bad_lines(bad: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """A line for each bad row; rows that are bad for one and the same reason share one, with the first of their ids."""
+    by_reason: dict[str, list[str]] = {}
+    for identity, why in bad:
+        by_reason.setdefault(why, []).append(identity)
+    for why, ids in by_reason.items():
+        if len(ids) == 1:
+            yield f"row {ids[0]}: {why}"
+        else:
+            yield f"{len(ids)} rows ({', '.join(ids[:EXAMPLES])}{', ...' if len(ids) > EXAMPLES else ''}): {why}"
 
 
 def _show_verifier(verifier: VerifierReport, display: ConsoleDisplay) -> None:

@@ -8,7 +8,7 @@ where training would learn from wrong verdicts: then the command ends with statu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,14 +80,14 @@ def check_task(
     reports: list[StageReport] = []
     for index, settings in _scored_stages(run):
         stage = run.stages[index]
-        report, sound = _check_stage(run, index, settings, tokenizer, rows)
+        report, sound = _check_stage(run, index, settings, tokenizer, rows, display.say)
         if model and sound.train and stage.algorithm.needs.source == "prompts":
             if index > 0:
                 display.say("sampled from the model as the run begins: the stages before this one are not run")
             if policy is None:
                 policy = Policy.of(load_model(run.model, seed=run.seed, say=display.say))
             given = stage.model_copy(update={"rewards": tuple(settings)})
-            prepared = prepare(given, tokenizer, run.seed, given=InMemory(sound.train, sound.test or None))
+            prepared = prepare(given, tokenizer, run.seed, display.say, given=InMemory(sound.train, sound.test or None))
             assert prepared.reward is not None, "the stage has rewards"
             with closing(prepared.reward):
                 gathered = sample_stage(run, index, prepared, policy, min(prompts, len(prepared.prompts)))
@@ -126,7 +126,12 @@ def _settings(stage: Stage) -> list[RewardSettings]:
 
 
 def _check_stage(
-    run: Run, index: int, settings: list[RewardSettings], tokenizer: PreTrainedTokenizerBase, count: int
+    run: Run,
+    index: int,
+    settings: list[RewardSettings],
+    tokenizer: PreTrainedTokenizerBase,
+    count: int,
+    say: Callable[[str], None],
 ) -> tuple[StageReport, _Sound]:
     stage = run.stages[index]
     report = StageReport(run.stage_name(index), stage.task.name)
@@ -136,7 +141,9 @@ def _check_stage(
         test = list(checked_rows(test, f"the test split of task {stage.task.name}"))
     report.rows = len(train) + len(test)
     with closing(build_reward(settings, base=Path.cwd())) as reward:
-        found = [*bad_rows(reward.check, train), *(bad_rows(reward.check, test) if test else [])]
+        for line in [*reward.notes, *reward.announced([*train, *test])]:
+            say(line)
+        found = bad_rows(reward, [*train, *test])
         report.bad = [(str(row["id"]), why) for row, why in found]
         bad = {id(row) for row, _ in found}
         sound = _Sound([row for row in train if id(row) not in bad], [row for row in test if id(row) not in bad])
@@ -174,7 +181,7 @@ def _findings(report: StageReport, rewards: int) -> Iterator[Finding]:
     """What the numbers mean."""
     if report.bad:
         yield Finding(
-            f"{len(report.bad)} of {report.rows} rows can't be used, all listed above: mend or remove them", True
+            f"{len(report.bad)} of {report.rows} rows can't be used, for the reasons above: mend or remove them", True
         )
     for verifier in report.verifiers:
         yield from _of_verifier(verifier, alone=rewards == 1)
@@ -195,7 +202,7 @@ def _of_verifier(verifier: VerifierReport, alone: bool) -> Iterator[Finding]:
             f"{label} refuses the gold answer of {len(verifier.refused)} of {rows} rows in {known} (for one: {why})",
             verifier.own_gold or alone,
         )
-    elif not verifier.accepted:
+    elif rows and not verifier.accepted:
         yield Finding(
             f"{label}: no answer is known to be right, so it was only tried with nothing; a column `completion` "
             "with a right answer would test it",

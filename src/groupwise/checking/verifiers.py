@@ -9,7 +9,8 @@ from typing import Any
 from groupwise.checking.probes import Kind, Probe, gold_probes, sample_rows, spoilt_probes
 from groupwise.errors import DataError
 from groupwise.rewards.base import RewardSettings
-from groupwise.rewards.contract import Record, Reward
+from groupwise.rewards.combine import Combined
+from groupwise.rewards.contract import Record, Reward, TriesRows
 from groupwise.types import Score
 
 Rows = Sequence[Mapping[str, Any]]
@@ -83,16 +84,28 @@ class VerifierReport:
         return sum(tally.right for (its_kind, _), tally in self.tallies.items() if its_kind == kind)
 
 
-def bad_rows(check: Callable[[Rows], None], rows: Rows) -> list[tuple[Mapping[str, Any], str]]:
-    """Every row that the check refuses, with its words; found by halving, so that sound rows cost little."""
+def bad_rows(reward: Combined, rows: Rows) -> list[tuple[Mapping[str, Any], str]]:
+    """Every row that a part of the reward refuses, with the words of the first that does."""
+    bad: dict[int, str] = {}
+    for part in reward.parts:
+        if isinstance(part.reward, TriesRows):
+            found = {n: f"reward {part.label!r}: {why}" for n, why in part.reward.bad_rows(rows).items()}
+        else:
+            found = _halved(part.reward.check, rows)
+        bad = found | bad
+    return [(rows[number], bad[number]) for number in sorted(bad)]
+
+
+def _halved(check: Callable[[Rows], None], rows: Rows, first: int = 0) -> dict[int, str]:
+    """Rows that a check refuses, by number counted from `first`; found by halving, so that sound rows cost little."""
     try:
         check(rows)
     except DataError as error:
         if len(rows) == 1:
-            return [(rows[0], error.what)]
+            return {first: error.what}
         middle = len(rows) // 2
-        return bad_rows(check, rows[:middle]) + bad_rows(check, rows[middle:])
-    return []
+        return _halved(check, rows[:middle], first) | _halved(check, rows[middle:], first + middle)
+    return {}
 
 
 def check_verifier(

@@ -86,8 +86,9 @@ def require_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], r
         lacking = [number for number, row in enumerate(rows) if column not in row]
         if lacking:
             there = ", ".join(sorted(map(str, rows[lacking[0]])))
+            told = "the row lacks it" if len(rows) == 1 else f"{len(lacking)} of {len(rows)} rows lack it"
             raise DataError(
-                f"reward {reward!r} needs the column {column!r}; {len(lacking)} of {len(rows)} rows lack it",
+                f"reward {reward!r} needs the column {column!r}; {told}",
                 fix=f"map it from one of the columns there ({there}) or add it",
             )
 

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 from groupwise.errors import RewardError
 from groupwise.rewards.base import Normalise, RewardSettings, Role, groups_of
-from groupwise.rewards.contract import Record, Reward
+from groupwise.rewards.contract import Noted, Record, Reward, TriesRows
 from groupwise.rewards.in_process import InProcess
 from groupwise.rewards.pooled import PooledReward
 from groupwise.rewards.workers.pool import Counters
@@ -77,8 +77,9 @@ class Combined:
     def __init__(self, parts: Sequence[Part]) -> None:
         assert parts and len({part.label for part in parts}) == len(parts), "labels tell the parts apart"
         if not any(part.role == "term" and part.weight != 0 for part in parts):
+            told = [f"{part.label} {f'is a {part.role}' if part.weight else 'has weight 0'}" for part in parts]
             raise RewardError(
-                f"no reward adds to the total: {', '.join(part.label for part in parts)} only multiply, gate or record",
+                f"no reward adds to the total: {', '.join(told)}",
                 fix='give one role = "term" and a weight other than 0',
             )
         self.parts = tuple(parts)
@@ -91,6 +92,11 @@ class Combined:
         total = " + ".join(f"{part.weight:g} {part.label}" for part in self.parts if part.role == "term")
         others = [f"{part.role} {part.label}" for part in self.parts if part.role != "term" and part.weight != 0]
         return " * ".join([*others, f"({total})"]) if others else total
+
+    def announced(self, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """What the check of these rows takes its time for."""
+        trying = [part.reward for part in self.parts if isinstance(part.reward, TriesRows)]
+        return tuple(line for reward in trying for line in reward.announced(rows))
 
     def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
         for part in self.parts:
@@ -114,7 +120,7 @@ class Combined:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know before the run starts."""
-        return tuple(note for part in self.parts if isinstance(part.reward, InProcess) for note in part.reward.notes)
+        return tuple(note for part in self.parts if isinstance(part.reward, Noted) for note in part.reward.notes)
 
     def close(self) -> None:
         for part in self.parts:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from groupwise.types import FinishReason, Score
 
@@ -68,6 +68,26 @@ class Reward(Protocol):
 
     def close(self) -> None:
         """End whatever processes it holds."""
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A reward with something to say before a run starts."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know, each a line."""
+
+
+@runtime_checkable
+class TriesRows(Protocol):
+    """A reward whose check tries rows, which takes a while, and finds all that won't do in one pass."""
+
+    def announced(self, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """What the check of these rows takes its time for."""
+
+    def bad_rows(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+        """By number: the rows that `check` would refuse, and why. Raises `RewardError` where none can be scored."""
 
 
 class Unavailable(Exception):

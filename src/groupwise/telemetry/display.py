@@ -114,8 +114,9 @@ def _numbers(row: Mapping[str, Any]) -> str:
         reward += f"  pairs in order {row['pair_accuracy']:.2f}"
     if row.get("step_accuracy") is not None:
         reward += f"  steps judged right {row['step_accuracy']:.2f}"
+    unscored = f"  {row['frac_not_scored']:.0%} not scored" if row.get("frac_not_scored") else ""
     flag = "" if row["status"] == "updated" else f"  {row['status']}"
-    return f"{row['stage']}  {reward}  {tokens:.0f} tokens/s{flag}"
+    return f"{row['stage']}  {reward}  {tokens:.0f} tokens/s{unscored}{flag}"
 
 
 def _between(ends: Sequence[float] | None) -> str:

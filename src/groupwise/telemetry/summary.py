@@ -57,6 +57,8 @@ def summarise(folder: RunFolder) -> Summary | None:
         ),
         _between("completion tokens", first, last, "completion_length_mean"),
         _between("groups without signal", first, last, "frac_degenerate_groups"),
+        *_not_scored("not scored", rollouts, quarter, "frac_not_scored"),
+        *_not_scored("test completions not scored", [row["eval"] for row in rows if "eval" in row], 1, "not_scored"),
     ]
     return Summary(
         tuple(change for change in changes if change.before is not None or change.after is not None),
@@ -70,6 +72,11 @@ def summarise(folder: RunFolder) -> Summary | None:
 def _between(name: str, first: Sequence[Mapping[str, Any]], last: Sequence[Mapping[str, Any]], key: str) -> Change:
     before, after = _mean([row.get(key) for row in first]), _mean([row.get(key) for row in last])
     return Change(name, before, after, None if before is None or after is None else after - before)
+
+
+def _not_scored(name: str, rows: Sequence[Mapping[str, Any]], count: int, key: str) -> list[Change]:
+    """The share of completions without a score, over the first and last `count` rows; nothing where all had one."""
+    return [_between(name, rows[:count], rows[-count:], key)] if any(row.get(key) for row in rows) else []
 
 
 def _evaluations(folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> list[Change]:

@@ -176,7 +176,7 @@ def _prepared(
     prepared: list[Prepared] = []
     try:
         for stage in run.stages:
-            prepared.append(prepare(stage, tokenizer, run.seed, given=task, functions=functions))
+            prepared.append(prepare(stage, tokenizer, run.seed, display.say, given=task, functions=functions))
         for line in [*notes, *(note for stage in prepared for note in stage.notes)]:
             display.say(line)
         for line in banner(run, prepared):

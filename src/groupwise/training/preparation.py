@@ -53,14 +53,15 @@ def prepare(
     stage: Stage,
     tokenizer: PreTrainedTokenizerBase,
     seed: int,
+    say: Callable[[str], None],
     *,
     given: Task | None = None,
     functions: Sequence[Callable[..., Any]] = (),
 ) -> Prepared:
     """Read, render and check one stage's data.
 
-    `given` rows and `functions` (rewards) given from Python stand in for the stage's own. Raises `DataError` and
-    `RewardError`.
+    `say` is told what takes long. `given` rows and `functions` (rewards) given from Python stand in for the stage's
+    own. Raises `DataError` and `RewardError`.
     """
     if stage.samples is not None and not Path(stage.samples).is_file():
         raise DataError(f"there is no file of samples {stage.samples!r}", fix="give samples/stage-N.parquet of a run")
@@ -79,6 +80,8 @@ def prepare(
         test_written = [group for group in test_written if stage.algorithm.keep(group) is None]
     reward = _reward(stage, task, functions) if needs.rewards or needs.policy else None
     if reward is not None:
+        for line in reward.announced([*rows, *test_rows]):
+            say(line)
         reward.check([*rows, *test_rows])
         notes = [*notes, *reward.notes]
     elif needs.rewards:

@@ -32,7 +32,7 @@ def preview(source: str, count: int, overrides: Sequence[str], display: ConsoleD
         display.say("sampled from the model as the run begins: the stages before this one are not run")
     index = run.stages.index(stage)
     check_parts(run, display.say)
-    prepared = prepare(stage, load_tokenizer(run.model, display.say), run.seed)
+    prepared = prepare(stage, load_tokenizer(run.model, display.say), run.seed, display.say)
     assert prepared.reward is not None
     try:
         policy = Policy.of(load_model(run.model, seed=run.seed, say=display.say))

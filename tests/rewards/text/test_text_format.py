@@ -167,7 +167,9 @@ def test_R060_the_example_of_the_prompt_is_held_against_the_template():
         ("<a>{?}</a>", "has no hole that must be filled"),
         ("<a>{}{}</a>", "two holes side by side"),
         ("<a>{} {?}</a>", "two holes side by side"),
-        (r"{}\boxed{}", "two holes side by side"),
+        (r"\boxed{}\text{}", "two holes side by side; put a tag or a word between"),
+        (r"{?}\boxed{}{?}", r"two holes side by side; \\boxed{} already allows text around it: leave the {\?} out"),
+        (r"<a>\boxed{} {}</a>", r"two holes side by side; \\boxed{} already allows text around it: leave the {} out"),
     ],
 )
 def test_templates_that_ask_for_nothing_or_for_the_impossible_are_refused(template, said):

@@ -218,5 +218,23 @@ def test_the_language_of_the_run_or_of_the_row():
     for settings in ({}, {"language": "zh", "column": "lang"}):
         with pytest.raises(ValidationError, match="give either"):
             Language(**settings)
-    with pytest.raises(ValidationError, match="'klingon' is no script"):
-        Language(language="klingon")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("eng", "did you mean 'en'?"),
+        ("zh-CN", "did you mean 'zh'?"),
+        ("pt_BR", "did you mean 'pt'?"),
+        ("Cyrilic", "did you mean 'cyrillic'?"),
+        (
+            "klingon",
+            "give one of the ISO 639-1 codes, such as en, ru or zh, or a script such as latin, cyrillic or han",
+        ),
+    ],
+)
+def test_a_language_that_is_not_known_is_refused_with_one_that_is(name, fix):
+    with pytest.raises(ValidationError) as error:
+        Language(language=name)
+    (fault,) = error.value.errors()
+    assert fault["msg"] == f"Value error, {name!r} is no script or language known here; {fix}"

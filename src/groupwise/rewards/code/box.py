@@ -4,6 +4,8 @@
     box.send({...})                                             # gets its job
     box.end()                                                   # every process of it is dead and reaped
 
+It ends with the process that made it, too, even where that is killed.
+
 Inside there are: /usr, the interpreter and the named libraries, read-only; an empty /tmp of bounded size, which is the
 working folder; /proc of its own; no network, no other user's processes, no environment, no capability, and only the
 system calls that `seccomp` lists. Started by root, it runs under a user id that no other sandbox has at the time,
@@ -13,15 +15,16 @@ so that its limit of processes counts nobody else's; started by another user, in
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import marshal
 import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 from typing import Any
 
@@ -32,7 +35,10 @@ START_LIMIT = 60.0
 """Wall-clock seconds that bubblewrap may take to say which process it started, and that process to stand ready."""
 FOLDERS = ("/tmp", "/dev/shm")
 """Where a program can write, which takes memory."""
-_runs = itertools.count()
+USERS = 256
+"""User ids that the sandboxes of one process may have at once."""
+_taken: set[int] = set()
+_taking = threading.Lock()
 
 
 class BoxError(Exception):
@@ -44,16 +50,19 @@ class Box:
 
     def __init__(self, setup: Setup, role: str, reading: int = -1, writing: int = -1) -> None:
         """`reading` and `writing` are pipes to the other sandbox, closed here once it has them."""
-        self._setup, user = setup, _user(setup)
+        self._setup = setup
         job, self._job = os.pipe()
         self.report, report = os.pipe()
         self._info, info = os.pipe()
+        self._life, life = (end.detach() for end in socket.socketpair())  # `inside/start.py` says what for
         code = os.dup(setup.code)
         seccomp = os.open(f"/proc/self/fd/{setup.filter}", os.O_RDONLY) if setup.isolated else -1
         self._folder = None if setup.isolated else tempfile.mkdtemp(prefix="groupwise-code-")
-        inside = (job, report, reading, writing)
+        inside = (job, report, reading, writing, life)
         given = [descriptor for descriptor in (*inside, code, seccomp, info) if descriptor >= 0]
+        self._user: int | None = None
         try:
+            self._user = user = _take_user(setup.users) if setup.users is not None else None
             self._process = subprocess.Popen(
                 setup.command(role, inside, code=code, seccomp=seccomp, info=info, user=user),
                 stdin=subprocess.PIPE,
@@ -64,9 +73,10 @@ class Box:
                 env=setup.environment | {name: self._folder for name in ("HOME", "TMPDIR") if self._folder},
                 cwd=self._folder,
             )
-        except OSError as error:
-            for descriptor in (self._job, self.report, self._info):
+        except (OSError, BoxError) as error:
+            for descriptor in (self._job, self.report, self._info, self._life):
                 os.close(descriptor)
+            self._release()
             raise BoxError(f"no process can be started: {error}") from error
         finally:
             for descriptor in given:
@@ -141,15 +151,21 @@ class Box:
             counted = used.ru_utime + used.ru_stime - (self._watch.before if self._watch is not None else 0.0)
         code = self._process.returncode
         self._exit = code if code >= 0 else 128 - code, max(0.0, seen, counted)
-        for descriptor in (self.report, self._info, self._job, self._pidfd):
+        for descriptor in (self.report, self._info, self._job, self._life, self._pidfd):
             if descriptor >= 0:
                 os.close(descriptor)
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._release()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()
         return self._exit
+
+    def _release(self) -> None:
+        """What others can have when every process is gone: the user id; or the folder, which nobody else wants."""
+        if self._user is not None:
+            _taken.discard(self._user)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _find_root(self) -> None:
         if self._root >= 0:
@@ -181,12 +197,17 @@ class Box:
         return "it doesn't start"
 
 
-def _user(setup: Setup) -> int | None:
-    """A user id that no sandbox of this process has at the time, nor any of another process; None: keep ours."""
-    if setup.users is None:
-        return None
-    first, count = setup.users
-    return first + (os.getpid() * 64 + next(_runs) % 64) % count
+def _take_user(users: tuple[int, int]) -> int:
+    """A user id that no sandbox of this process has at the time, nor any of another process; `users` are the first and
+    how many there are."""
+    first, count = users
+    ours = [first + (os.getpid() * USERS + number) % count for number in range(USERS)]
+    with _taking:
+        user = next((user for user in ours if user not in _taken), None)
+        if user is None:
+            raise BoxError(f"this process has {USERS} sandboxes, and no user id for one more")
+        _taken.add(user)
+    return user
 
 
 def _kill_descendants(root: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +25,8 @@ class Limits:
     """Of standard output and standard error together; beyond twice what is expected on standard output."""
     processes: int = 64
     """Processes and threads at once."""
+    total_seconds: float = math.inf
+    """CPU seconds and seconds asleep, of its tests and all pairs of input and output together."""
 
     @property
     def sleep_seconds(self) -> float:
@@ -53,6 +56,8 @@ class Result:
     """Why, in words, with the line of the tests or of the program; empty for a pass."""
     cpu_seconds: float = 0.0
     """Of the program and its tests."""
+    asleep_seconds: float = 0.0
+    """How long no process of theirs had anything to do."""
     wall_seconds: float = 0.0
     passed: int = 0
     """How many checks held: pairs of input and output, or check statements of the tests that were got through."""

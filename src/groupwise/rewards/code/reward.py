@@ -7,7 +7,7 @@ reported before training, and not scored if it is met.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from groupwise.errors import DataError, RewardError
 from groupwise.rewards.base import EXAMPLES, require_columns
 from groupwise.rewards.code.extract import as_block, last_block
 from groupwise.rewards.code.result import IOTest, Limits, Result
-from groupwise.rewards.code.setup import Isolation
+from groupwise.rewards.code.setup import Isolation, weaker_notes
 from groupwise.rewards.contract import Record, Reward, Unavailable
 from groupwise.rewards.pooled import PooledReward, PooledSettings
 from groupwise.rewards.workers.pool import WorkerPool
@@ -47,8 +47,8 @@ class Code(PooledSettings):
     program: Literal["block", "text"] = "block"
     """Where the program is: the last complete Python block of the completion, or all of its text."""
     partial: bool = False
-    """Give the share of checks that held instead of 0: pairs of input and output, or check statements of the tests up
-    to the first that fails."""
+    """Give the share of checks that held instead of 0: pairs of input and output up to the first that meets a limit of
+    time or memory, or check statements of the tests up to the first that fails."""
     timeout_s: float = Field(default=5.0, gt=0)
     """CPU seconds of a program, for its tests or for one pair of input and output."""
     program_memory_mb: int = Field(default=512, ge=32)
@@ -60,7 +60,8 @@ class Code(PooledSettings):
     cpu_seconds: float = Field(default=60.0, gt=0)
     """CPU seconds that judging one completion may take outside the sandboxes."""
     wall_seconds: float = Field(default=600.0, gt=0)
-    """Wall-clock seconds for one completion, all its tests together."""
+    """Wall-clock seconds for one completion, all its tests together; what takes longer is not scored. Half of it as
+    CPU time or asleep is a `timeout`, so that a slow program with many pairs of input and output is wrong instead."""
 
     def build(self, base: Path) -> Reward:
         given = self.model_dump(mode="json", exclude={"name", "weight", "label"})
@@ -81,30 +82,56 @@ class _CodeReward(PooledReward):
         super().__init__(settings.shown, pool)
         self._settings = settings
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return weaker_notes(self._settings.isolation, f"reward {self.name!r}")
+
+    def announced(self, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        if self._settings.solution_column is None:
+            return ()
+        return (f"reward {self.name!r}: checking {len(rows)} solutions, and an empty program on each row",)
+
     def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        require_columns(rows, self._columns(), self.name)
+        self._refuse(rows, self.bad_rows(rows))
+
+    def bad_rows(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+        columns, column = self._columns(), self._settings.solution_column
+        self.pool.describe()
+        bad: dict[int, str] = {}
+        for number, row in enumerate(rows):
+            lacking = [f"it lacks the column {column!r}" for column in columns if column not in row]
+            if why := lacking[0] if lacking else _unusable(self._settings, row):
+                bad[number] = why
+        if column is not None:
+            sound = [number for number in range(len(rows)) if number not in bad]
+            bad |= self._bad_tasks(rows, sound, column)
+        return dict(sorted(bad.items()))
+
+    def _columns(self) -> list[str]:
+        """Those that rows must have. Raises `RewardError` where none holds tests."""
         s = self._settings
         if s.column is None and s.io_column is None:
             raise RewardError(f"reward {self.name!r} has no tests", fix="set `column`, `io_column` or both")
         wanted = (s.column, s.io_column, s.setup_column, s.entry_point_column, s.prefix_column, s.solution_column)
-        require_columns(rows, [column for column in wanted if column is not None], self.name)
-        self.pool.describe()
-        self._refuse(rows, [(n, why) for n, row in enumerate(rows) if (why := _unusable(s, row))])
-        if s.solution_column is not None:
-            self._refuse(rows, list(self._bad_tasks(rows, s.solution_column)))
+        return [column for column in wanted if column is not None]
 
-    def _bad_tasks(self, rows: Sequence[Mapping[str, Any]], column: str) -> Iterator[tuple[int, str]]:
-        """Rows whose solution fails, or whose tests an empty program passes."""
-        solutions = self.pool.score([_record(self._settings, row, str(row[column])) for row in rows])
-        empties = self.pool.score([_record(self._settings, row, _EMPTY) for row in rows])
-        for number, (solution, empty) in enumerate(zip(solutions, empties, strict=True)):
-            if not solution.score.correct:
-                yield number, f"its solution fails: {solution.score.reason}"
-            elif empty.score.correct is not False:
-                yield number, f"an empty program passes: {empty.score.reason}"
+    def _bad_tasks(self, rows: Sequence[Mapping[str, Any]], numbers: Sequence[int], column: str) -> dict[int, str]:
+        """Of these rows, those whose solution fails, or whose tests an empty program passes."""
+        programs = [str(rows[number][column]) for number in numbers] + [_EMPTY] * len(numbers)
+        given = [_record(self._settings, rows[n], text) for n, text in zip([*numbers] * 2, programs, strict=True)]
+        scores = [outcome.score for outcome in self.pool.score(given)]
+        bad: dict[int, str] = {}
+        for number, solution, empty in zip(numbers, scores[: len(numbers)], scores[len(numbers) :], strict=True):
+            if not solution.correct:
+                bad[number] = f"its solution fails: {solution.reason}"
+            elif empty.correct is not False:
+                bad[number] = f"an empty program passes: {empty.reason}"
+        return bad
 
-    def _refuse(self, rows: Sequence[Mapping[str, Any]], bad: Sequence[tuple[int, str]]) -> None:
+    def _refuse(self, rows: Sequence[Mapping[str, Any]], bad: Mapping[int, str]) -> None:
         if bad:
-            shown = "; ".join(f"{rows[n].get('id', f'row {n}')}: {why}" for n, why in bad[:EXAMPLES])
+            shown = "; ".join(f"{rows[n].get('id', f'row {n}')}: {why}" for n, why in [*bad.items()][:EXAMPLES])
             more = "; ..." if len(bad) > EXAMPLES else ""
             raise DataError(
                 f"reward {self.name!r}: {len(bad)} of {len(rows)} rows can't be used: {shown}{more}",
@@ -123,7 +150,7 @@ def factory(**settings: Any) -> Callable[[Record], Score]:
         runner.run("x = 1", "assert x == 1")
     except BoxError as error:
         raise sandbox_error(error) from None
-    limits = Limits(given.timeout_s, given.program_memory_mb)
+    limits = Limits(given.timeout_s, given.program_memory_mb, total_seconds=given.wall_seconds / 2)
 
     def grade(record: Record) -> Score:
         program, where = last_block(record.clean_text) if given.program == "block" else (record.clean_text, "the text")
@@ -176,7 +203,7 @@ def _cell(row: Mapping[str, Any], column: str | None) -> Any:
 def _tests(settings: Code, row: Mapping[str, Any]) -> str:
     tests, setup = _cell(row, settings.column), str(_cell(row, settings.setup_column))
     text = tests if isinstance(tests, str) else "\n".join(str(test) for test in tests)
-    return f"{setup}\n{text}" if text.strip() else ""
+    return "\n".join(part for part in (setup, text) if part) if text.strip() else ""
 
 
 def _pairs(settings: Code, row: Mapping[str, Any]) -> list[IOTest]:

@@ -30,6 +30,9 @@ ADDRESS_MB = 2048
 """MiB of address space beyond the memory limit: libraries map more than they use."""
 STACK_BYTES = 120 << 20
 """More than the usual 8 MiB, for programs that raise the recursion limit; what the kernel leaves room for."""
+GOING_ON = ("pass", "fail", "error", "blocked", "output_limit")
+"""Verdicts on one pair after which the others are still worth a run: a program that meets a limit of time or memory
+would meet it again and again."""
 BLOCKED = (1, 13, 30, 101)
 """EPERM, EACCES, EROFS, ENETUNREACH."""
 
@@ -70,7 +73,8 @@ class Runner:
         entry_point: str = "",
         all_pairs: bool = False,
     ) -> Result:
-        """What comes of the program. With `all_pairs`, pairs after the first that fails are run as well.
+        """What comes of the program. With `all_pairs`, pairs after the first that fails are run as well,
+        but none after a limit of time or memory was met.
 
         Raises `BoxError` where a sandbox doesn't start.
         """
@@ -93,7 +97,12 @@ class Runner:
         if prepared is not None:
             results.append(self._examine(program, prepared, limits))
         for number, pair in enumerate(pairs, start=1):
-            if results and results[-1].verdict != "pass" and not all_pairs:
+            if results and results[-1].verdict not in (GOING_ON if all_pairs else ("pass",)):
+                break
+            if sum(result.cpu_seconds + result.asleep_seconds for result in results) > limits.total_seconds:
+                results.append(
+                    Result("timeout", f"the tests before test {number} took {limits.total_seconds:g} seconds")
+                )
                 break
             result = self._feed(program, pair, limits)
             results.append(replace(result, reason=f"test {number}: {result.reason}" if result.reason else ""))
@@ -101,6 +110,7 @@ class Runner:
         return replace(
             worst,
             cpu_seconds=sum(result.cpu_seconds for result in results),
+            asleep_seconds=sum(result.asleep_seconds for result in results),
             passed=sum(result.passed for result in results),
             total=(prepared.checks if prepared else 0) + len(pairs),
         )
@@ -124,7 +134,7 @@ class Runner:
         result = replace(watched.judged or _examined(watched.report, prepared), total=prepared.checks)
         if result.verdict == "pass" and cpu > limits.timeout_s:
             result = _late(limits)
-        return replace(result, cpu_seconds=cpu + tests_cpu)
+        return replace(result, cpu_seconds=cpu + tests_cpu, asleep_seconds=watched.asleep)
 
     # -- a program, its input and its output ----------------------------------------------------------------------
 
@@ -148,7 +158,7 @@ class Runner:
         if result is None:
             printed = watched.stdout.decode("utf-8", "replace")
             result = _ended(watched.report, status, bytes(watched.stderr)) or _compared(printed, pair.stdout)
-        return replace(result, cpu_seconds=cpu, passed=int(result.verdict == "pass"))
+        return replace(result, cpu_seconds=cpu, asleep_seconds=watched.asleep, passed=int(result.verdict == "pass"))
 
     # -- sandboxes ------------------------------------------------------------------------------------------------
 

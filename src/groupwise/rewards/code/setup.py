@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +32,7 @@ DIGITS = "int_max_str_digits=20000"
 TMP_BYTES = 64 << 20
 """What the working folder can hold."""
 WHY_NOT = 'or, for programs that you trust, set isolation = "process", which hides neither files nor network from them'
+_making = threading.Lock()  # two threads would make two, and the descriptors of one would stay open
 _LOADER = (
     "import marshal,os;m=marshal.loads(os.pread({0},1<<24,0));os.close({0});n={{}};exec(m['start'],n);n['main'](m)"
 )
@@ -59,9 +61,14 @@ class Setup:
         return self.filter >= 0
 
     @staticmethod
-    @cache
     def make(libraries: tuple[str, ...] = ("numpy",), isolation: Isolation = "sandbox") -> Setup:
-        """Raises `RewardError` where bubblewrap or a library is missing."""
+        """The one of its kind. Raises `RewardError` where bubblewrap or a library is missing."""
+        with _making:
+            return Setup._made(libraries, isolation)
+
+    @staticmethod
+    @cache
+    def _made(libraries: tuple[str, ...], isolation: Isolation) -> Setup:
         interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
         folders = _libraries(libraries)
         if isolation == "process":
@@ -79,13 +86,23 @@ class Setup:
     ) -> list[str]:
         """The command line of one sandbox; numbers are descriptors that it inherits, or -1."""
         words = [self.interpreter, "-s", "-S", "-P", "-B", "-X", "utf8", "-X", DIGITS, "-c", _LOADER.format(code), role]
-        words += [*map(str, inside), self.libraries, "" if self.isolated else "adopt"]
+        words += [*map(str, inside), self.libraries, "alone" if self.isolated else ""]
         if not self.isolated:
             return words
         if user is not None:
             drop = [f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
             words = ["/usr/bin/setpriv", *drop, "--pdeathsig=KILL", "--", *words]
         return [*self.mounts, "--seccomp", str(seccomp), "--info-fd", str(info), "--", *words]
+
+
+def weaker_notes(isolation: Isolation, who: str) -> tuple[str, ...]:
+    """What a user should know of programs that run without a sandbox; `who` runs them."""
+    if isolation == "sandbox":
+        return ()
+    return (
+        f'{who} runs programs WITHOUT a sandbox (isolation = "process"): they can read and change your files and use '
+        "the network, and can forge their verdicts; only for programs that you trust",
+    )
 
 
 def _options(root: bool) -> list[str]:

@@ -26,9 +26,10 @@ class Watched:
         self.report = b""
         """Of the examiner, or of the program where there is none."""
         self.stdout, self.stderr = bytearray(), bytearray()
+        self.asleep = 0.0
+        """Seconds that all processes of the run were."""
         self._limits, self._candidate, self._examiner = limits, candidate, examiner
         self._stdin = memoryview(stdin)
-        self._asleep = 0.0
         self._written = 0
         self._streams = {candidate.stdout: self.stdout, candidate.stderr: self.stderr}
         self._reporter = examiner or candidate
@@ -48,8 +49,8 @@ class Watched:
                 continue
             busy = self._look(now - start)
             if not busy and not was_busy:
-                self._asleep += now - last
-                if self._asleep > self._limits.sleep_seconds:
+                self.asleep += now - last
+                if self.asleep > self._limits.sleep_seconds:
                     self._judge("timeout", f"slept for more than {self._limits.sleep_seconds:g} seconds")
             was_busy, last, pause = busy, now, min(LAST_LOOK, pause * SLOWER)
 

@@ -106,9 +106,19 @@ class Judge(PooledSettings):
 class Judged(PooledReward):
     """A `PooledReward` that asks its judge once before training."""
 
+    def __init__(self, name: str, pool: WorkerPool) -> None:
+        super().__init__(name, pool)
+        self._notes: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know before the run starts: that the reply to the last `check` had no verdict."""
+        return self._notes
+
     def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Compare the template's columns with the rows, and send one request: it shows a wrong address, key or model
-        before a model is loaded. Raises `DataError`, `RewardError`.
+        before a model is loaded. A reply without a verdict is noted, and stops nothing: what was judged is empty.
+        Raises `DataError`, `RewardError`.
         """
         super().check(rows)
         if not rows:
@@ -119,3 +129,5 @@ class Judged(PooledReward):
         if outcome.fault:
             told = f"reward {self.name!r} can't be had: {outcome.score.reason}"
             raise RewardError(told, fix="start the server, or mend `url`, `model` and `key_env`")
+        unread = f"reward {self.name!r}: no verdict was read when the judge was asked before training"
+        self._notes = (f"{unread} ({outcome.score.reason})",) if outcome.score.value is None else ()

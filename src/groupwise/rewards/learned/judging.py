@@ -20,6 +20,8 @@ from groupwise.types import Score
 
 PROMPT, COMPLETION = "prompt", "completion"
 """The fields of a template that are no columns."""
+SHOWN = 80
+"""Characters of a reply that a reason shows."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,15 @@ def make(**settings: Any) -> Callable[[Record], Score]:
     endpoint = ChatEndpoint(judging.url, key, judging.timeout, judging.tries, judging.patience)
 
     def reward(record: Record) -> Score:
+        unread = f"not scored: the judge {judging.model}: "
         try:
             reply = endpoint.ask(request(record, judging))
+        except Refused as error:
+            return Score(value=None, reason=f"{unread}{error}")
+        try:
             score = read_verdict(reply, judging.verdict, judging.low, judging.high)
-        except (Refused, Malformed) as error:
-            return Score(value=None, reason=f"not scored: the judge {judging.model}: {error}")
+        except Malformed as error:
+            return Score(value=None, reason=f"{unread}{error}; its reply: {_start(reply)}")
         limit = judging.correct_above
         return Score(
             value=(score - judging.low) / (judging.high - judging.low),
@@ -101,6 +107,12 @@ def fields_of(template: str) -> tuple[str, ...]:
 def columns_of(template: str) -> tuple[str, ...]:
     """The columns of the data row that a template shows."""
     return tuple(name for name in fields_of(template) if name not in (PROMPT, COMPLETION))
+
+
+def _start(reply: str) -> str:
+    """The first characters of a reply, on one line."""
+    line = " ".join(reply.split())
+    return repr(line if len(line) <= SHOWN else f"{line[:SHOWN]}...")
 
 
 def _asked(record: Record) -> str:

@@ -18,7 +18,7 @@ class Values:
     """The half of `comparing.Comparison` that compares single values."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.notes = policy, set[str]()
+        self.policy = policy
 
     def same(self, gold: Node, answer: Node) -> bool:
         """Whether two trees of any kind are the same answer."""
@@ -47,17 +47,11 @@ class Values:
             if _is_clock(gold) and _is_clock(answer) or any(exact(part) == 0 for part in (*ours, *theirs)):
                 return False
             crossed = [(mul(a, theirs[0]), mul(ours[0], b)) for a, b in zip(ours, theirs, strict=True)]
-            return self.form("forms: a ratio with a common factor", all(equal(a, b) is True for a, b in crossed[1:]))
+            return self.policy.forms and all(equal(a, b) is True for a, b in crossed[1:])
         ratio, other = (gold, answer) if gold.head == "ratio" else (answer, gold)
         if len(ratio.args) != 2 or has(other, "unit", "list", "set", "bracket"):
             return False
-        return self.form("forms: a ratio as a fraction", equal(over(*ratio.args), other) is True)
-
-    def form(self, note: str, same: bool) -> bool:
-        """Whether what is the same in another form counts."""
-        if same and self.policy.forms:
-            self.notes.add(note)
-        return same and self.policy.forms
+        return self.policy.forms and equal(over(*ratio.args), other) is True
 
     def bases(self, gold: Node, answer: Node) -> bool:
         """Two numerals, of which one at least says its base."""
@@ -68,7 +62,6 @@ class Values:
             return self.quantities(gold, answer)
         if self.policy.base == "required" or other.head != "num" or gold.head != "base":
             return False
-        self.notes.add("base: optional")
         return other.name.lstrip("0") == numeral.name.lstrip("0")
 
     def quantities(self, gold: Node, answer: Node) -> bool:
@@ -84,7 +77,6 @@ class Values:
         if sizes and ours.size != theirs.size and self.policy.units != "ignore":
             if self.policy.units == "same" or not set(ours.kinds) & set(theirs.kinds):
                 return False
-            self.notes.add("units: convert")
             return self._equal(mul(ours.value, num(ours.size)), mul(theirs.value, num(theirs.size)))
         if bool(ours.kinds) != bool(theirs.kinds) and self._turned(ours, theirs):
             return True
@@ -98,19 +90,16 @@ class Values:
         if set(ours.kinds) != {"angle"} or set(theirs.kinds) - {"radian"} or not in_radians:
             return False
         radians = mul(ours.value, num(ours.size / 180), sym("pi"))
-        return self.form("forms: degrees and radians", equal(radians, theirs.value) is True)
+        return self.policy.forms and equal(radians, theirs.value) is True
 
     def _percent(self, share: Quantity, other: Quantity) -> bool:
         policy = self.policy.percent
         if other.kinds and self.policy.units != "ignore" or policy == "strict":
             return False
         if policy in ("either", "bare") and self._equal(share.value, other.value):
-            self.notes.add(f"percent: {policy}")
             return True
-        if policy in ("either", "value") and self._equal(mul(share.value, num(Fraction(1, 100))), other.value):
-            self.notes.add(f"percent: {policy}")
-            return True
-        return False
+        value = mul(share.value, num(Fraction(1, 100)))
+        return policy in ("either", "value") and self._equal(value, other.value)
 
     def _equal(self, left: Node, right: Node) -> bool:
         if has(left, "inf") or has(right, "inf"):
@@ -138,10 +127,7 @@ class Values:
         if value is not None and (value * 10 ** len(decimals)).denominator == 1:
             return False  # it could have been written exactly
         apart = number_of(mul(add(decimal, neg(other)), num(10 ** len(decimals)), num(-1 if negative else 1)))
-        if apart is None or not -1 < apart <= 0.5:  # cut off, or rounded
-            return False
-        self.notes.add(f"digits: {self.policy.digits}")
-        return True
+        return apart is not None and -1 < apart <= 0.5  # cut off, or rounded
 
 
 def _is_clock(ratio: Node) -> bool:

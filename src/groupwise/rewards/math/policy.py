@@ -1,4 +1,8 @@
-"""What counts as the same answer where mathematics leaves a choice. Each choice is a setting, and verdicts name it."""
+"""What counts as the same answer where mathematics leaves a choice. Each choice is a setting, and verdicts name it.
+
+A choice has decided where another one in its place would have given the other verdict. What is accepted under `STRICT`
+too, or refused under each of `LENIENT` too, was decided by mathematics alone.
+"""
 
 from __future__ import annotations
 
@@ -32,3 +36,20 @@ class Policy(Settings):
     """Whether an answer 1000,99 equals a gold 1000.99."""
     case: bool = False
     """Whether texts and the letters of choices must agree in upper and lower case. Variables always must."""
+
+
+STRICT = (
+    Policy(
+        percent="strict",
+        digits=1_000_000,
+        units="same",
+        base="required",
+        ordered_lists=True,
+        forms=False,
+        decimal_comma=False,
+        case=True,
+    ),
+)
+"""Refuses all that a policy can refuse."""
+LENIENT = (Policy(digits=2, subset=True), Policy(digits=2, subset=True, units="ignore"))
+"""Together they accept all that a policy can accept."""

@@ -6,9 +6,11 @@ from French or Russian from Bulgarian, and nothing here guesses: all languages w
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 SCRIPTS: dict[str, tuple[tuple[int, int], ...]] = {
     "latin": (
@@ -70,8 +72,11 @@ def scripts_of(name: str) -> tuple[str, ...]:
     if name in SCRIPTS:
         return (name,)
     if name not in LANGUAGES:
-        known = f"a script ({', '.join(SCRIPTS)}) or a language code ({', '.join(sorted(LANGUAGES))})"
-        raise ValueError(f"{name!r} is no script or language known here; give {known}")
+        without_region = re.split("[-_]", str(name).lower())[0]  # zh-CN
+        near = get_close_matches(without_region, [*LANGUAGES, *SCRIPTS], 1)
+        known = "give one of the ISO 639-1 codes, such as en, ru or zh, or a script such as latin, cyrillic or han"
+        fix = f"did you mean {near[0]!r}?" if near else known
+        raise ValueError(f"{name!r} is no script or language known here; {fix}")
     return LANGUAGES[name]
 
 

@@ -96,7 +96,7 @@ def parse(template: str) -> Template:
     for piece in _HOLE.split(template):
         if _HOLE.fullmatch(piece):
             if holes[-1]:
-                raise ValueError(f"template = {template!r} has two holes side by side; put a tag or a word between")
+                raise ValueError(f"template = {template!r} has two holes side by side; {_parted(holes[-1], piece)}")
             holes[-1] = piece
             continue
         for part in _TAG_OR_LINE_END.split(piece):
@@ -106,6 +106,15 @@ def parse(template: str) -> Template:
     if all(hole in _EMPTY for hole in holes):
         raise ValueError(f"template = {template!r} has no hole that must be filled; write {{}} where text must stand")
     return Template(tuple(literals), tuple(holes))
+
+
+def _parted(first: str, second: str) -> str:
+    """What to do about two holes side by side."""
+    commands = [hole for hole in (first, second) if hole.startswith("\\")]
+    if len(commands) != 1:
+        return "put a tag or a word between"
+    other = second if commands == [first] else first
+    return f"{commands[0]} already allows text around it: leave the {other} out"
 
 
 def _fault_in_hole(hole: str, text: str) -> str:

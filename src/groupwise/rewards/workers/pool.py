@@ -9,11 +9,13 @@ other call alone. A worker that ended by itself may be the machine's fault, so t
 where the machine is to blame too often, `score` raises.
 
 At most `workers` calls are in flight however many threads score; `score` may be called from any thread, and
-from asyncio through `asyncio.to_thread`. Workers end with the trainer, however it ends.
+from asyncio through `asyncio.to_thread`. Workers end with the trainer, however it ends. A fork of this process has
+workers of its own.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import time
@@ -22,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby
 from types import TracebackType
+from weakref import WeakSet
 
 from groupwise.errors import RewardError
 from groupwise.rewards.contract import Record
@@ -61,12 +64,18 @@ class WorkerPool:
         self.counters = Counters()
         self._machine_faults = MachineFaults()
         self._variables = environment(env, target.shown)
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reward {target.shown}")
-        self._lock = threading.Lock()  # guards what stands below and the counters
-        self._idle: list[WorkerProcess] = []
-        self._busy: set[WorkerProcess] = set()
+        self._workers = workers
         self._description: Description | None = None
         self._closed = False
+        self._begin()
+        _pools.add(self)
+
+    def _begin(self) -> None:
+        """Without a worker; in a forked child too, where the parent's threads don't run and its workers aren't ours."""
+        self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix=f"reward {self.target.shown}")
+        self._lock = threading.Lock()  # guards the workers, the counters and whether it is closed
+        self._idle: list[WorkerProcess] = []
+        self._busy: set[WorkerProcess] = set()
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -204,6 +213,17 @@ class WorkerPool:
         self._discard(process)
         with self._lock:
             self.counters.restarts += 1
+
+
+_pools: WeakSet[WorkerPool] = WeakSet()
+
+
+def _begin_after_fork() -> None:
+    for pool in _pools:
+        pool._begin()
+
+
+os.register_at_fork(after_in_child=_begin_after_fork)
 
 
 def _groups(records: Sequence[Record]) -> Iterator[list[Record]]:

@@ -191,12 +191,16 @@ class _Deadline:
             if ready.poll(1000 * max(0.0, min(wall, cpu, LOOK_AGAIN))):
                 return
             if cpu <= 0:
-                raise TimedOut(f"took more than {self._limits.cpu_seconds:g} seconds of CPU time")
+                raise TimedOut(f"took more than {_seconds(self._limits.cpu_seconds)} of CPU time")
             if wall <= 0:
-                raise TimedOut(f"took longer than {self._limits.wall_seconds:g} seconds")
+                raise TimedOut(f"took longer than {_seconds(self._limits.wall_seconds)}")
 
     def _used(self) -> float:
         try:
             return cpu_clock(self._process)
         except OSError:  # it has ended, which its pipe will tell
             return 0.0
+
+
+def _seconds(count: float) -> str:
+    return f"{count:g} second{'' if count == 1 else 's'}"

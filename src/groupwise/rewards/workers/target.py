@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from groupwise.errors import UserError
 from groupwise.rewards.workers.normalise import describe
 
 
@@ -79,7 +80,9 @@ def load(target: Target) -> Loaded:
     if target.settings is not None:
         try:
             function = function(**json.loads(target.settings))
-        except Exception as error:  # a factory may need a library or a program, and says so in its own words
+        except UserError as error:  # it says in its own words which library or program is missing
+            raise LoadError(error.what, error.fix) from error
+        except Exception as error:  # what else a factory of a user's raises
             raise LoadError(f"{target.shown} can't be made ready: {describe(error)}", "mend that") from error
     _check_call(function, target)
     return Loaded(

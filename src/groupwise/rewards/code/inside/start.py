@@ -1,9 +1,14 @@
 """The first process of a sandbox: starts one child that does the job, and waits for it.
 
 It is read from a file descriptor by `python -c`, together with the other files here, so that a sandbox needs nothing
-of the package on its disk. Arguments: role, and the descriptors of job, report and the two pipes to the other sandbox
-(-1: none), folders of libraries, and whether orphans are to be adopted here, as the first process of a namespace does
-anyway. The job comes when there is one: until then the sandbox stands ready.
+of the package on its disk. Arguments: role, and the descriptors of job, report, the two pipes to the other sandbox
+(-1: none) and life, folders of libraries, and `alone` where this is the first process of a namespace, whose end ends
+all others in it; elsewhere this process adopts orphans and ends them itself. The job comes when there is one: until
+then the sandbox stands ready.
+
+Life is a socket whose other end only the process that made the sandbox holds, and never writes to. It reads as ended
+when that process is gone, however it went, and then the sandbox ends. Unlike a pipe's, its other end can't be had by
+opening /proc/1/fd, and nothing in the sandbox can reach into this process, which is made undumpable for that.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import marshal
 import os
 import resource
 import sys
+from _thread import start_new_thread  # the module threading takes longer to load
 
 TYPE_CHECKING = False  # the module typing takes longer to load than all that is here
 if TYPE_CHECKING:
@@ -19,21 +25,29 @@ if TYPE_CHECKING:
 
 PACKAGE = "groupwise.rewards.code.inside"
 """What these files are outside."""
+DUMPABLE, ADOPTS = 4, 36
+"""PR_SET_DUMPABLE and PR_SET_CHILD_SUBREAPER."""
+SIGKILL = 9
+"""The module signal takes longer to load."""
 
 
 def main(modules: dict[str, CodeType]) -> None:
     """`modules` holds the code of the files here by name."""
-    role = sys.argv[1]
-    job, report, reading, writing = map(int, sys.argv[2:6])
-    sys.path += sys.argv[6].split(":")
-    if sys.argv[7] == "adopt":
-        import ctypes
+    import ctypes
 
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    role = sys.argv[1]
+    job, report, reading, writing, life = map(int, sys.argv[2:7])
+    sys.path += sys.argv[7].split(":")
+    alone = sys.argv[8] == "alone"
+    prctl = ctypes.CDLL(None).prctl
+    prctl(*((DUMPABLE, 0) if alone else (ADOPTS, 1)), 0, 0, 0)
     child = os.fork()
     if child:
-        os.closerange(0, 1024)
-        reap(child)
+        os.closerange(0, life)
+        os.closerange(life + 1, 1024)
+        reap(child, life, alone)
+    os.close(life)
+    prctl(DUMPABLE, 1, 0, 0, 0)
     for descriptor in (job, report, reading, writing):
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
@@ -50,13 +64,44 @@ def main(modules: dict[str, CodeType]) -> None:
     sys.modules[f"{PACKAGE}.{role}"].main(task, report, reading, writing)
 
 
-def reap(child: int) -> None:
-    """Wait for every process that ends here, until the child does."""
-    while True:
+def reap(child: int, life: int, alone: bool) -> None:
+    """Wait for every process that ends here, until the child does; end everything where life does."""
+    orphaned: list[bool] = []
+
+    def watch() -> None:
+        try:
+            os.read(life, 1)
+        finally:
+            if alone:
+                os._exit(1)
+            orphaned.append(True)
+            os.kill(child, SIGKILL)
+
+    start_new_thread(watch, ())
+    process = 0
+    while process != child:
         process, status = os.wait()
-        if process == child:
-            code = os.waitstatus_to_exitcode(status)
-            os._exit(code if code >= 0 else 128 - code)
+    if not alone:
+        end_orphans()
+    if orphaned:
+        import shutil
+
+        shutil.rmtree(os.getcwd(), ignore_errors=True)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def end_orphans() -> None:
+    """Kill the children of this process, and those that it adopts meanwhile, until there are none."""
+    while True:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children") as file:
+                for process in file.read().split():
+                    os.kill(int(process), SIGKILL)
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
 
 
 def load(name: str, code: CodeType) -> None:
