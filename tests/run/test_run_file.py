@@ -319,6 +319,7 @@ ANOTHER: dict[str, Any] = {
     "PolicyGradient.kl_estimator": "k2",  # k1 in the loss is refused
     "ReinforcePPBaseline.kl_estimator": "k3",  # the same
     "ModelSettings.device": "cpu",
+    "ModelSettings.gradient_checkpointing": True,
     "LoraSettings.target_modules": ["q_proj"],
     "Instructions.families": ["no_commas"],
     "Data.columns": {"prompt": "question"},
