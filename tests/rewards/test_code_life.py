@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +26,8 @@ code.run({program!r}, "assert True", limits=code.Limits(timeout_s=600), isolatio
 """
 SLEEPER = "import os, time\nos.fork() or os.setsid()\ntime.sleep(1000)"
 OTHER_USER = 54321
+STARTING = (2, 3, 5, 6)
+"""How many processes there are of a maker and its sandboxes at some moments before the program runs."""
 PROCESSES = {"sandbox": 8, "process": 6}
 """The maker, three for the tests or one less without bubblewrap, as many for the program, and one that it forks."""
 
@@ -61,6 +65,24 @@ def test_a_run_ends_with_the_process_that_asked_for_it(isolation: str, user: int
         maker.wait()
     wait_until(lambda: not any(living(below)) and not any(folder.iterdir()))
     folder.rmdir()
+
+
+@pytest.mark.parametrize("count", STARTING)
+def test_a_sandbox_that_is_starting_ends_too(count: int) -> None:
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    maker = subprocess.Popen(
+        [sys.executable, "-c", MAKER.format(program=SLEEPER), "sandbox"],
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        while len(list(watch.tree(maker.pid))) < count and maker.poll() is None:
+            pass
+        below = [process for process in watch.tree(maker.pid) if process != maker.pid]
+    finally:
+        os.killpg(maker.pid, signal.SIGKILL)  # as a worker that takes too long is killed
+        maker.wait()
+    wait_until(lambda: not any(living(below)))
 
 
 def test_the_first_process_of_a_sandbox_is_out_of_the_programs_reach() -> None:

@@ -230,6 +230,28 @@ def test_R030_every_check_must_be_reached() -> None:
     assert code.run(ADD, "assert add(1, 2) == 3\nimport sys\nsys.exit(0)\nassert add(1, 1) == 2").verdict == "error"
 
 
+EXITS = {
+    "the check itself": "import sys\ndef leave(x): sys.exit(0)\nassert leave(add(1, 2)) == 3",
+    "a check of several lines": "import sys\ndef leave(x): sys.exit()\nassert (\n    leave(add(1, 2))\n) == 3",
+    "a check in a function": "import sys\ndef check(f):\n    assert sys.exit(f(1, 2)) or leave(f)\n"
+    "def leave(f): sys.exit(0)\ncheck(lambda a, b: add(a, b) and None)",
+    "a callback in a check": "import sys\nassert call(lambda: sys.exit(0)) == 3",
+    "a callback in a condition": "import sys\nif call(lambda: sys.exit(0)) != 3:\n    raise ValueError('no')",
+}
+
+
+@pytest.mark.parametrize("where", EXITS)
+def test_R030_an_exit_while_a_check_is_evaluated_is_no_pass(where: str) -> None:
+    program = ADD + "def call(f): return f()\n"
+    result = code.run(program, EXITS[where])
+    assert result.verdict == "error" and "SystemExit" in result.reason, result
+
+
+def test_R030_an_exit_after_the_last_check_is_how_tests_may_end() -> None:
+    for end in ("import sys\nsys.exit(0)", "def main():\n    assert add(1, 2) == 3\n    raise SystemExit\nmain()"):
+        assert code.run(ADD, TESTS + end).verdict == "pass"
+
+
 ALWAYS = "class A{base}:\n    def __eq__(self, o): return True\n    def __ne__(self, o): return False\n"
 R031 = {
     "object": ALWAYS.format(base="") + "def add(a, b): return A()",

@@ -115,7 +115,7 @@ class TextJudge:
 class CodeJudge:
     """Programs in sandboxes: cases `{id, program, tests, io_tests, limits}`, of which all but the program may lack.
 
-    A sandbox ends with the thread that started it, so each thread has a runner of its own.
+    Each thread has a runner of its own.
     """
 
     unjudged = "error"

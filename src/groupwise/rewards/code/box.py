@@ -46,14 +46,14 @@ class BoxError(Exception):
 
 
 class Box:
-    """See the module's docstring. Not for several threads; ends with the thread that made it."""
+    """See the module's docstring. Not for several threads at once."""
 
     def __init__(self, setup: Setup, role: str, reading: int = -1, writing: int = -1) -> None:
         """`reading` and `writing` are pipes to the other sandbox, closed here once it has them."""
         self._setup = setup
         job, self._job = os.pipe()
         self.report, report = os.pipe()
-        self._info, info = os.pipe()
+        self._info, info = _own_pipe()
         self._life, life = (end.detach() for end in socket.socketpair())  # `inside/start.py` says what for
         code = os.dup(setup.code)
         seccomp = os.open(f"/proc/self/fd/{setup.filter}", os.O_RDONLY) if setup.isolated else -1
@@ -69,6 +69,7 @@ class Box:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=given,
+                start_new_session=True,  # what ends it is `life`, not a signal to our group that hits it half started
                 bufsize=0,
                 env=setup.environment | {name: self._folder for name in ("HOME", "TMPDIR") if self._folder},
                 cwd=self._folder,
@@ -195,6 +196,14 @@ class Box:
         with contextlib.suppress(BlockingIOError):
             return os.read(self.stderr, 1000).decode("utf-8", "replace").strip() or "it ended without a word"
         return "it doesn't start"
+
+
+def _own_pipe() -> tuple[int, int]:
+    """A pipe whose writing end reads, too, so that who has it can write to it when the reader is gone. Bubblewrap would
+    end there, and leave behind the process that it starts."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    return reading, os.open(f"/proc/self/fd/{reading}", os.O_RDWR)
 
 
 def _take_user(users: tuple[int, int]) -> int:

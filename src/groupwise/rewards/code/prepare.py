@@ -54,6 +54,7 @@ def prepare(source: str, entry_point: str = "") -> Prepared:
         "modules": sorted(modules),
         "bound": bound,
         "checks": checks,
+        "asserts": marker.asserts,
         "required": marker.required,
         "functions": marker.functions,
         "classes": marker.classes,
@@ -66,6 +67,8 @@ class _Marker:
 
     def __init__(self) -> None:
         self.checks: set[int] = set()
+        self.asserts: list[tuple[int, int]] = []
+        """First and last line of each check that is a single statement, but for those that exit."""
         self.required: list[tuple[int, int]] = []
         self.functions: list[tuple[str, int]] = []
         self.classes: list[tuple[str, list[tuple[str, int]]]] = []
@@ -80,6 +83,8 @@ class _Marker:
             if _is_check(statement):
                 mark = self._mark(statement)
                 self.checks.add(mark)
+                if not isinstance(statement, _COMPOUND) and not _is_exit(statement):
+                    self.asserts.append((statement.lineno, statement.end_lineno or statement.lineno))
                 if top:
                     self.required.append((mark, statement.lineno))
                 body.insert(body.index(statement), _call(mark, statement))
@@ -123,11 +128,23 @@ def _is_check(statement: ast.stmt) -> bool:
 
 
 def _is_call_of_check(node: ast.AST) -> bool:
+    return _exits(node) or _called(node).lower().startswith("assert") or _called(node) == "fail"
+
+
+def _is_exit(statement: ast.stmt) -> bool:
+    return not isinstance(statement, ast.Assert) and any(map(_exits, _inside(statement)))
+
+
+def _exits(node: ast.AST) -> bool:
+    return _called(node) in ("exit", "_exit", "quit")
+
+
+def _called(node: ast.AST) -> str:
+    """The last name of what is called; empty for what is no call."""
     if not isinstance(node, ast.Call):
-        return False
+        return ""
     function = node.func
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name.lower().startswith("assert") or name in ("fail", "exit", "_exit", "quit")
+    return function.attr if isinstance(function, ast.Attribute) else str(getattr(function, "id", ""))
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:

@@ -40,7 +40,7 @@ BLOCKED = (1, 13, 30, 101)
 class Runner:
     """Runs one program after the other. With `spare`, the next sandbox starts while the last run is being judged.
 
-    Not for several threads: a sandbox ends with the thread that started it.
+    Not for several threads at once.
     """
 
     def __init__(

@@ -91,7 +91,7 @@ class Setup:
             return words
         if user is not None:
             drop = [f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
-            words = ["/usr/bin/setpriv", *drop, "--pdeathsig=KILL", "--", *words]
+            words = ["/usr/bin/setpriv", *drop, "--", *words]
         return [*self.mounts, "--seccomp", str(seccomp), "--info-fd", str(info), "--", *words]
 
 
@@ -106,14 +106,18 @@ def weaker_notes(isolation: Isolation, who: str) -> tuple[str, ...]:
 
 
 def _options(root: bool) -> list[str]:
-    """Namespaces and rights. Root's sandbox needs two capabilities to give itself another user id."""
+    """Namespaces and rights. Root's sandbox needs two capabilities to give itself another user id.
+
+    Without --die-with-parent: it kills only the first of bubblewrap's two processes while it starts, and the second
+    waits for that one for ever. `inside/start.py` ends a sandbox whose maker is gone.
+    """
     user = (
         ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"]
         if root
         else ["--unshare-user", "--disable-userns"]
     )
     kinds = "--unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup-try"
-    return [*kinds.split(), *["--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL"], *user]
+    return [*kinds.split(), *["--as-pid-1", "--new-session", "--cap-drop", "ALL"], *user]
 
 
 def _mounts(libraries: Sequence[str]) -> list[str]:

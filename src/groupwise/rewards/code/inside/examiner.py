@@ -75,7 +75,7 @@ class Examiner(wire.Wire):
         try:
             exec(self.task["code"], names)
         except SystemExit as error:
-            if hasattr(error, "_told") or error.code not in (None, 0, False):
+            if hasattr(error, "_told") or error.code not in (None, 0, False) or self._cut_short(error):
                 raise
             ended = True
         except values.WireError as error:
@@ -124,14 +124,22 @@ class Examiner(wire.Wire):
                 owner.setup_method()
             self._call_one(getattr(owner, name))
 
+    def _cut_short(self, error: BaseException) -> bool:
+        """Whether an exception came out of a check that was still being evaluated."""
+        return any(first <= line <= last for line in self.lines(error) for first, last in self.task["asserts"])
+
     def line(self, error: BaseException) -> int:
         """The last line of the tests that an exception went through, 0 for none."""
-        line, trace = 0, error.__traceback__
+        return [0, *self.lines(error)][-1]
+
+    def lines(self, error: BaseException) -> list[int]:
+        """All lines of the tests that an exception went through, outermost first."""
+        lines, trace = [], error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == "<tests>":
-                line = trace.tb_lineno
+                lines.append(trace.tb_lineno)
             trace = trace.tb_next
-        return line
+        return lines
 
     def judge(self, error: BaseException) -> tuple[str, int, str]:
         """Verdict, line of the tests and reason for what the tests raised."""
@@ -250,7 +258,7 @@ class Examiner(wire.Wire):
         """The answer to a request, in words."""
         try:
             return ("value", self.allowed(*words))
-        except Exception as error:  # the program's call gets it
+        except (Exception, SystemExit) as error:  # the program's call gets it
             if isinstance(error, AssertionError) and not hasattr(error, "_told"):
                 self.swallowed = error
             return self.raised(error)
