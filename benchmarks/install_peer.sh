@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the environment of the peer that run.py compares with: TRL 1.16 with the same torch and transformers.
-#   PEER  where (default: ~/.cache/groupwise/trl-1.16)      PYTHON  the interpreter
+#   GROUPWISE_PEER  where, for run.py too (default: ~/.cache/groupwise/trl-1.16)      PYTHON  the interpreter
 set -eu
 
-peer="${PEER:-$HOME/.cache/groupwise/trl-1.16}"
+peer="${GROUPWISE_PEER:-$HOME/.cache/groupwise/trl-1.16}"
 [ -x "$peer/bin/python" ] || "${PYTHON:-python3}" -m venv "$peer"
 pip="$peer/bin/python -m pip install --quiet --disable-pip-version-check"
 # The build for CPUs, from torch's own index or from wherever pip is configured to find one.
