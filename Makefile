@@ -26,7 +26,7 @@ test-learning: install
 	$(PYTEST) -m learning
 
 test-all: install lint
-	$(PYTEST)
+	$(PYTEST) --hypothesis-profile=drawn
 
 bench: install
 	sh benchmarks/install_peer.sh

@@ -21,7 +21,7 @@ MASK = [[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1]]
 VALUES = [[9.0, 9.0, 1.0], [9.0, -0.5, 9.0], [0.25, 9.0, 9.0], [9.0, 9.0, 0.75]]
 """Scores after the last tokens: 1 against -0.5, and 0.25 against 0.75."""
 PAIRS = ["a", "a", "b", "b"]
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=15)
 
 
 def softplus(x: float) -> float:

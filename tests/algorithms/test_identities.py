@@ -16,7 +16,7 @@ from groupwise.core.masks import policy_inputs
 from groupwise.core.rows import pack_rows, pack_values
 
 SEEDS = st.integers(0, 2**31)
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=15)
 EXACT = {"kind": "population", "eps": 0.0, "place": "outside"}
 
 

@@ -32,9 +32,9 @@ from groupwise.core.rows import pack_values, unpack_rows
 SEEDS = st.integers(0, 2**31)
 EVERY = ALGORITHMS | PAIRS
 each_algorithm = pytest.mark.parametrize("name", EVERY)
-few = settings(max_examples=15, deadline=None)
-each = settings(max_examples=4, deadline=None)  # times more than forty algorithms
-many = settings(max_examples=40, deadline=None)
+few = settings(max_examples=15)
+each = settings(max_examples=4)  # times more than forty algorithms
+many = settings(max_examples=40)
 
 
 def step_for(name, seed, **options):

@@ -117,7 +117,7 @@ def test_presets_that_do_not_fit_are_errors():
             ALGORITHMS[name].model_validate(values)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**31), groups=st.integers(1, 3), size=st.integers(2, 6), width=st.integers(1, 6))
 def test_seed_code_is_its_reference_formulas(seed, groups, size, width):
     """Those formulas restated: torch's std plus epsilon, min of two products, exp less itself less one, two means."""

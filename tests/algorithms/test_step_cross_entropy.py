@@ -20,7 +20,7 @@ from groupwise.packing import take
 MASK = [[1, 1, 1, 1], [1, 1, 0, 0]]
 VALUES = [[2.0, 7.0, -1.0, 7.0], [7.0, 0.5, 7.0, 7.0]]
 LABELS, ENDS = [[1, None, 0], [0]], [[0, 1, 2], [1]]
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=15)
 
 
 def judged(**changes):

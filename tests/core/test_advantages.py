@@ -22,7 +22,7 @@ from groupwise.errors import NonFiniteLogprobError
 
 EXACT = STD_PRESETS["exact"]
 REWARDS = st.lists(st.integers(-40, 40).map(lambda value: value / 8), min_size=2, max_size=12)
-many = settings(max_examples=60, deadline=None)
+many = settings(max_examples=60)
 
 
 def of(rewards, std=EXACT, **options):

@@ -37,7 +37,7 @@ def test_values_keep_their_type_and_lists_become_float64():
     assert pack_rows(MASK, advantages=rows).advantages.tolist() == [1, 2, 8, 9, 10]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     mask=st.integers(0, 5).flatmap(
         lambda n: st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=n, max_size=n)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from groupwise.rewards.code.compare import difference
@@ -80,7 +80,6 @@ def test_no_program(text: str) -> None:
     assert last_block(text)[0] is None
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")))
 def test_as_block_is_read_back(program: str) -> None:
     assert last_block(as_block(program))[0] == program + "\n"
@@ -153,7 +152,6 @@ def types(value: Any) -> Any:
     return type(value)
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_values_cross_exactly(value: Any) -> None:
     back = there_and_back(value)
@@ -215,7 +213,6 @@ def test_subclasses_of_numbers_and_texts_cross_as_what_they_hold() -> None:
     assert math.isnan(there_and_back(float("nan")))
 
 
-@settings(deadline=None)
 @example(b"H" + bytes(8))
 @given(st.binary(max_size=200))
 def test_nonsense_on_the_wire_is_refused_or_plain(data: bytes) -> None:

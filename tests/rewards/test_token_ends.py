@@ -45,7 +45,7 @@ def decode(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> str:
 
 
 @pytest.mark.parametrize("tokenizer", [TINY, LARGER])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(alphabet="ab .é\N{GRINNING FACE}\nthe", max_size=25))
 def test_a_token_ends_where_the_text_of_all_up_to_it_is_complete(tokenizer, text):
     ids = tokenizer(text)["input_ids"]
@@ -54,7 +54,7 @@ def test_a_token_ends_where_the_text_of_all_up_to_it_is_complete(tokenizer, text
     assert token_ends(ids, text, tokenizer) == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ids=st.lists(st.integers(2, 6), max_size=12))
 def test_spaces_that_only_the_first_token_loses_are_counted_once(ids):
     text = decode(SPACES, ids)

@@ -178,9 +178,8 @@ def test_templates_that_ask_for_nothing_or_for_the_impossible_are_refused(templa
 
 
 TAGS = [f"<{name}>" for name in ("a", "b", "c", "d")]
-filled = st.text(alphabet="ab <>/\\{}\n", min_size=1, max_size=12).filter(
-    lambda text: text.strip() and not any(tag in text for tag in TAGS)
-)
+# No letter of a tag: else two texts side by side could spell the tag that was taken out between them.
+filled = st.text(alphabet="xy <>/\\{}\n", min_size=1, max_size=12).filter(str.strip)
 
 
 @given(st.lists(filled, min_size=1, max_size=4), st.data())
