@@ -9,13 +9,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from groupwise.engines import torch as engine_module
 from groupwise.engines.contract import Request, SamplingParams
 from groupwise.engines.draws import stream, uniforms
 from groupwise.engines.sampling import draw
 from groupwise.engines.torch import TorchEngine, TorchEngineSettings
+from groupwise.models import linear
 from groupwise.models.attention import Scoring
 from groupwise.types import DrawKey
 
+PACKED_WEIGHT = linear.packed_weight
 PROMPTS = ((3, 4, 5), (6,), (7, 8, 9, 10, 11), (12, 13), (3, 4, 6))
 
 
@@ -159,6 +162,7 @@ def scripted(script, stop_ids):
     """A policy whose most likely token at the t-th place after a prompt of two tokens is script[t]."""
 
     class Scripted:
+        packed_weights = linear.PackedWeights(torch.nn.Module())
         head = SimpleNamespace(logits=lambda hidden: torch.eye(20)[torch.tensor(script)[hidden[:, 0].long()]])
 
         def hidden(self, token_ids, positions, layout):
@@ -266,3 +270,21 @@ def test_sampling_records_no_gradient_and_leaves_none(make_policy):
 
 def test_settings_build_the_engine():
     assert TorchEngineSettings(max_rows=5).build().max_rows == 5
+
+
+@pytest.mark.parametrize("pack_at", [1, 3])
+def test_packed_weights_change_nothing_but_rounding(make_policy, monkeypatch, pack_at):
+    """The rollout is the same to the token as one that never packs, and nothing stays packed."""
+    policy = make_policy()
+    monkeypatch.setattr(engine_module, "PACK_AT", 10**9)
+    expected = run(policy, requests())
+    monkeypatch.setattr(engine_module, "PACK_AT", pack_at)
+    packed = []
+    monkeypatch.setattr(linear, "packed_weight", lambda *of: packed.append(0) or PACKED_WEIGHT(*of))
+    actual = run(policy, requests())
+    assert len(packed) == len(policy.forward.packed_weights._layers) > 0
+    assert tokens_of(actual) == tokens_of(expected)
+    for id, completion in actual.items():
+        ours, theirs = (torch.tensor(one.segments[0].sampler_log_probs) for one in (completion, expected[id]))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+    assert policy.forward.head.packed is None

@@ -22,6 +22,10 @@ from groupwise.models.policy import Policy
 from groupwise.settings import Settings
 from groupwise.types import Completion, FinishReason, Segment
 
+PACK_AT = 8
+"""The decoding step before which weights are packed (see `models.linear`): by then unpacked ones have cost about as
+much as the packing does, so that it never costs more than it saves twice over, however long completions get."""
+
 
 class TorchEngineSettings(Settings):
     """Sampling in the trainer's process."""
@@ -78,6 +82,10 @@ class TorchEngine:
 
     @torch.no_grad()
     def collect(self) -> list[tuple[int, Completion]]:
+        with self.policy.forward.packed_weights.holding():
+            return self._collect()
+
+    def _collect(self) -> list[tuple[int, Completion]]:
         done: list[tuple[int, Completion]] = []
         groups = iter(self._take_waiting())
         running = _Running(self.policy)
@@ -127,6 +135,7 @@ class _Running:
 
     def __init__(self, policy: Policy) -> None:
         self.forward = policy.forward
+        self.steps = 0
         self.device = policy.device
         self.rows: list[_Row] = []
         self.group_of_row: list[int] = []
@@ -154,6 +163,9 @@ class _Running:
 
     def decode(self) -> None:
         """One more token for every row."""
+        self.steps += 1
+        if self.steps == PACK_AT:
+            self.forward.packed_weights.pack(len(self.rows))
         if self.layout is None:
             self.layout = Decode(self.layers, self.group_of_row, self.prompt_lengths)
         lengths = torch.tensor([len(row.tokens) - 1 for row in self.rows], device=self.device)

@@ -12,6 +12,7 @@ from torch import Tensor
 from groupwise.errors import ModelError
 from groupwise.models.attention import NAME, Layout
 from groupwise.models.hidden import SharedPrompt, group_hidden, hidden_states
+from groupwise.models.linear import Linear, PackedWeights, use_fast_products
 from groupwise.models.log_probs import Head, token_log_probs
 from groupwise.models.packed import Packed
 from groupwise.packing import predictors
@@ -32,7 +33,9 @@ class Forward:
 
     def __init__(self, model: Any, compute_dtype: torch.dtype) -> None:
         model.set_attn_implementation(NAME)
+        use_fast_products(model)
         self.model = model
+        self.packed_weights = PackedWeights(model)
         self.compute_dtype = compute_dtype
         self.backbone = model.base_model
 
@@ -41,7 +44,8 @@ class Forward:
         """The output layer as it is now."""
         layer, config = self.model.get_output_embeddings(), self.model.config.to_dict()
         scale = config.get("logit_scale") or 1.0 / (config.get("logits_scaling") or 1.0)
-        return Head(layer.weight, layer.bias, scale, config.get("final_logit_softcapping"))
+        packed = layer.packed if isinstance(layer, Linear) else None
+        return Head(layer.weight, layer.bias, scale, config.get("final_logit_softcapping"), packed)
 
     def hidden(self, token_ids: Tensor, positions: Tensor, layout: Layout) -> Tensor:
         """token_ids, positions [T] -> last hidden states [T, h]."""
@@ -72,6 +76,7 @@ def check_packing(model: Any) -> None:
     ids = [token % vocabulary for token in (*prompt, *answers[0], *answers[1])]
     device = next(model.parameters()).device
     rows = [torch.tensor(ids[:8], device=device), torch.tensor(ids[:5] + ids[8:], device=device)]
+    use_fast_products(model)  # for both, else their rounding would be compared too
     with _restored(model):
         model.set_attn_implementation("eager")
         plain = [model(input_ids=row[None], use_cache=False).logits[0].float().log_softmax(-1) for row in rows]

@@ -1,7 +1,8 @@
 """Per-token log-probs and entropies from hidden states, without ever holding a [T, V] tensor.
 
-One kernel under every loss: rows go through the output layer in chunks, forward keeps only each row's log-sum-exp, and
-backward computes the chunk's logits again. The peak is about two chunks of logits, whatever the number of tokens.
+One kernel under every loss: rows go through the output layer in chunks, forward keeps each row's log-sum-exp and the
+last chunk's logits, and backward computes the other chunks' again. The peak is about two chunks of logits, whatever the
+number of tokens.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from groupwise.models import linear
+
 CHUNK_ROWS = 256
 """Rows of logits in memory at a time."""
-
-SKINNY_ROWS = 8
-"""Rows up to which CPU libraries are faster (up to 2.6 times) when the large matrix stands on the left."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,15 @@ class Head:
     bias: Tensor | None  # [V]
     scale: float
     softcap: float | None
+    packed: Tensor | None = None
+    """The weight once more, as `models.linear` packs it for decoding."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[n, h] -> [n, V] in float32 or better."""
         dtype = torch.promote_types(self.weight.dtype, torch.float32)
         hidden, weight = hidden.to(dtype), self.weight.to(dtype)
-        if hidden.device.type == "cpu" and len(hidden) <= SKINNY_ROWS:
-            logits = torch.mm(weight, hidden.t()).t().contiguous()
+        if linear.applies(hidden, weight):
+            logits = linear.product(hidden, weight, packed=self.packed)
         else:
             logits = hidden @ weight.t()
         if self.bias is not None:
@@ -50,7 +52,9 @@ class _TokenLogProbs(torch.autograd.Function):
         head = Head(weight, bias, scale, softcap)
         dtype = torch.promote_types(weight.dtype, torch.float32)
         log_probs, entropy, log_sum = (hidden.new_empty(len(targets), dtype=dtype) for _ in range(3))
+        logits = None
         for rows in _chunks(len(targets)):
+            del logits  # else it would still be held while the next chunk is computed
             logits = head.logits(hidden[rows]).div_(temperature)
             peak = logits.amax(-1, keepdim=True)
             weights = logits.sub(peak).exp_()
@@ -59,7 +63,8 @@ class _TokenLogProbs(torch.autograd.Function):
             log_probs[rows] = logits.gather(1, targets[rows, None])[:, 0] - log_sum[rows]
             expected = torch.bmm(weights[:, None], logits[:, :, None])[:, 0, 0] / total
             entropy[rows] = log_sum[rows] - expected
-            del logits, weights  # else they would still be held while the next chunk is computed
+            del weights
+        ctx.logits = logits if any(ctx.needs_input_grad) else None
         ctx.save_for_backward(hidden, weight, bias, targets, log_sum)
         ctx.constants = scale, softcap, temperature
         ctx.mark_non_differentiable(entropy)
@@ -74,12 +79,12 @@ class _TokenLogProbs(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         grad_weight = torch.zeros_like(weight, dtype=dtype) if ctx.needs_input_grad[1] else None
         grad_bias = torch.zeros_like(bias, dtype=dtype) if bias is not None and ctx.needs_input_grad[2] else None
-        for rows in _chunks(len(targets)):
-            logits = head.logits(hidden[rows])
-            slope = None if softcap is None else (logits / softcap).square_().neg_().add_(1)
-            push = (
-                logits.div_(temperature).sub_(log_sum[rows, None]).exp_().neg_()
-            )  # onehot - softmax, once the target has its 1
+        logits, ctx.logits = ctx.logits, None  # they are overwritten: a second backward pass computes them again
+        for rows in reversed(_chunks(len(targets))):
+            if logits is None:
+                logits = head.logits(hidden[rows]).div_(temperature)
+            slope = None if softcap is None else (logits * (temperature / softcap)).square_().neg_().add_(1)
+            push = logits.sub_(log_sum[rows, None]).exp_().neg_()  # onehot - softmax, once the target has its 1
             push.scatter_add_(1, targets[rows, None], torch.ones_like(push[:, :1]))
             push *= grad[rows, None] * (scale / temperature)
             if slope is not None:
@@ -90,7 +95,8 @@ class _TokenLogProbs(torch.autograd.Function):
                 grad_weight.addmm_(push.t(), hidden[rows].to(dtype))
             if grad_bias is not None:
                 grad_bias += push.sum(0)
-            del logits, push, slope
+            del push, slope
+            logits = None
         cast = None if grad_weight is None else grad_weight.to(weight.dtype)
         return grad_hidden, cast, grad_bias, None, None, None, None
 

@@ -10,12 +10,16 @@ from torch import Tensor
 from groupwise.models.attention import Scoring, attend, visible
 from groupwise.types import Batch, Span
 
+LANE, SHORT = 0.75, 16
+"""Completions of one attention call are at least this share of the longest of them, or this many tokens less: below
+that a call of its own costs more than the padding."""
+
 
 class Packed:
     """Prompts and completions of several groups end to end on one axis; see `groupwise.packing`.
 
     Groups whose prompts have the same length are computed together. Completions are padded at their end for the
-    attention call alone, where the causal mask hides what pads them. With `keep=True` the keys and values of the
+    attention calls alone, where the causal mask hides what pads them. With `keep=True` the keys and values of the
     prompts are kept per layer for a `Decode` to start from.
     """
 
@@ -38,9 +42,7 @@ class Packed:
             )
             for numbers in buckets.values()
         ]
-        order = torch.cat([bucket.order for bucket in self.buckets])
-        self.back = torch.empty_like(order)
-        self.back[order] = torch.arange(len(order), device=device)
+        self.back = _inverted(torch.cat([bucket.order for bucket in self.buckets]))
 
     @classmethod
     def of(cls, batch: Batch) -> Packed:
@@ -77,11 +79,12 @@ class Suffix:
         """prompt: key and value [KV, P, D] of each layer, in at least the model's precision."""
         self.prompt = prompt
         self.completions = _Completions([(0, start, end) for start, end in completion_spans], prompt_length, device)
+        self.back = _inverted(self.completions.order)
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         prompt_key, prompt_value = (x[None].to(key.dtype) for x in self.prompt[layer])
-        mixed = self.completions.attend(query, key, value, prompt_key, prompt_value, scoring)
-        return mixed.transpose(0, 1)[None]
+        mixed = torch.cat(self.completions.attend(query, key, value, prompt_key, prompt_value, scoring))
+        return mixed.index_select(0, self.back).transpose(0, 1)[None]
 
 
 class _Bucket:
@@ -94,27 +97,50 @@ class _Bucket:
         self.prompt = (starts[:, None] + torch.arange(self.length, device=device)).reshape(-1)
         spans = [(group, start, end) for group, own in enumerate(completions) for start, end in own]
         self.completions = _Completions(spans, self.length, device)
-        self.order = torch.cat([self.prompt, self.completions.order])
+        self.order: Tensor = torch.cat([self.prompt, self.completions.order])
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> list[Tensor]:
         """[1, heads, T, D] each -> what the bucket's tokens get, [n, H, D], in the order of `order`."""
         prompt_query, prompt_key, prompt_value = (_rows(x, self.prompt, self.groups) for x in (query, key, value))
         narrow = scoring.window is not None and self.length > scoring.window
         mask = visible(self.length, self.length, 0, scoring.window, query.device) if narrow else None
-        mixed = [_flat(attend(prompt_query, prompt_key, prompt_value, mask, scoring))]
-        if self.completions.rows:
-            mixed.append(self.completions.attend(query, key, value, prompt_key, prompt_value, scoring))
-        return mixed
+        mixed = _flat(attend(prompt_query, prompt_key, prompt_value, mask, scoring))
+        return [mixed, *self.completions.attend(query, key, value, prompt_key, prompt_value, scoring)]
 
 
 class _Completions:
-    """Completions behind prompts of one length, and where their tokens stand on the axis."""
+    """Completions behind prompts of one length, in lanes of about the same length.
+
+    A lane is one attention call, padded to its longest: padding costs as much as tokens, and it grows with the square
+    of the length.
+    """
 
     def __init__(self, spans: Sequence[tuple[int, int, int]], prompt_length: int, device: torch.device) -> None:
         """spans: group, start and end of each; empty ones have no row."""
-        spans = [(group, start, end) for group, start, end in spans if end > start]
+        longest_first = sorted((span for span in spans if span[2] > span[1]), key=lambda span: span[1] - span[2])
+        lanes: list[list[tuple[int, int, int]]] = []
+        for group, start, end in longest_first:
+            if not lanes or end - start + SHORT < LANE * (lanes[-1][0][2] - lanes[-1][0][1]):
+                lanes.append([])
+            lanes[-1].append((group, start, end))
+        self.lanes = [_Lane(lane, prompt_length, device) for lane in lanes]
+        none = torch.empty(0, dtype=torch.int64, device=device)
+        self.order: Tensor = torch.cat([none, *(lane.order for lane in self.lanes)])
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, prompt_key: Tensor, prompt_value: Tensor, scoring: Scoring
+    ) -> list[Tensor]:
+        """[1, heads, T, D] each, and [groups, KV, P, D] -> what the lanes' tokens get, [n, H, D] each."""
+        return [lane.attend(query, key, value, prompt_key, prompt_value, scoring) for lane in self.lanes]
+
+
+class _Lane:
+    """Completions that are padded together, and where their tokens stand on the axis."""
+
+    def __init__(self, spans: Sequence[tuple[int, int, int]], prompt_length: int, device: torch.device) -> None:
+        """spans: group, start and end of each, the longest first."""
         self.prompt_length, self.rows = prompt_length, len(spans)
-        self.longest = max((end - start for _, start, end in spans), default=0)
+        self.longest = spans[0][2] - spans[0][1]
         first, last, self.group_of_row = (
             torch.tensor(numbers, dtype=torch.int64, device=device)
             for numbers in ([s for _, s, _ in spans], [e - 1 for _, _, e in spans], [g for g, _, _ in spans])
@@ -127,12 +153,19 @@ class _Completions:
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, prompt_key: Tensor, prompt_value: Tensor, scoring: Scoring
     ) -> Tensor:
-        """[1, heads, T, D] each, and [groups, KV, P, D] -> what the completions' tokens get, [n, H, D]."""
+        """[1, heads, T, D] each, and [groups, KV, P, D] -> what the lane's tokens get, [n, H, D]."""
         own_query, own_key, own_value = (_rows(x, self.own, self.rows) for x in (query, key, value))
         keys = torch.cat([prompt_key.index_select(0, self.group_of_row), own_key], 2)
         values = torch.cat([prompt_value.index_select(0, self.group_of_row), own_value], 2)
         mask = visible(self.longest, keys.shape[2], self.prompt_length, scoring.window, query.device)
         return _flat(attend(own_query, keys, values, mask, scoring)).index_select(0, self.real)
+
+
+def _inverted(order: Tensor) -> Tensor:
+    """The permutation that undoes one."""
+    back = torch.empty_like(order)
+    back[order] = torch.arange(len(order), device=order.device)
+    return back
 
 
 def _rows(x: Tensor, index: Tensor, rows: int) -> Tensor:

@@ -2,7 +2,7 @@
 
     peak = max over phases of (networks + what the phase adds)
 
-    rollout     keys and values of the rows being decoded, logits of one step
+    rollout     keys and values of the rows being decoded, packed weights, logits of one step
     update      activations of a micro-batch, and at their height logits or the backward pass of one layer
 
 Passes without a gradient, of the reference for instance, take less than the update in every component.
@@ -287,12 +287,16 @@ def _networks(work: Workload) -> dict[str, int]:
 
 
 def _decoding(work: Workload, rollout: Rollout) -> dict[str, int]:
-    """The cache, and the higher of two moments: rows that leave or enter, when a second one is made before the first
-    goes; or a draw, which holds logits as they are, scaled, their exponentials, those in blocks, and one on its way."""
+    """The cache, in float32 the packed copy of the weights that CPUs decode with, and the higher of two moments: rows
+    that leave or enter, when a second cache is made before the first goes; or a draw, which holds logits as they are,
+    scaled, their exponentials, those in blocks, and one on its way."""
     cache = rollout.tokens * kv_bytes(work.shape, work.precision.compute)
     moments = {"keys and values moved": cache, "logits": logits(work.shape, rollout.rows, 5)}
     height = max(moments, key=lambda name: moments[name])
-    return {"keys and values": cache, height: moments[height]}
+    shape = work.shape
+    copies = FULL if work.precision == FLOAT32 else 0
+    packed = copies * (shape.linear_parameters + shape.vocabulary * shape.hidden)
+    return {"keys and values": cache, "packed weights": packed, height: moments[height]}
 
 
 def _update(work: Workload, checkpointing: bool) -> dict[str, int]:
