@@ -99,8 +99,28 @@ def test_completion_metrics() -> None:
     result = metrics.completion_metrics(
         [group([0.0, 0.0], [4, 8], ["stop", "length"]), group([1.0, 1.0], [2, 2], ["stop", "aborted"])]
     )
-    assert result == {"completion_length_mean": 4.0, "frac_truncated": 0.25}
-    assert metrics.completion_metrics([]) == {"completion_length_mean": None, "frac_truncated": None}
+    assert result == {"completion_length_mean": 4.0, "frac_truncated": 0.25, "repetition_mean": 0.0}
+    assert set(metrics.completion_metrics([]).values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("ids", "share"),
+    [
+        ([7] * 10, 6 / 7),  # seven pieces, all alike
+        ([1, 2, 3, 4, 1, 2, 3, 4], 1 / 5),  # 1234 2341 3412 4123 1234
+        ([1, 2, 3, 4, 5, 6], 0.0),
+        ([1, 1, 1, 1], 0.0),  # one piece can't be a repeat
+        ([], 0.0),
+    ],
+)
+def test_repetition_counts_pieces_of_four_tokens_that_stood_there_before(ids: list[int], share: float) -> None:
+    assert metrics.repetition(ids) == pytest.approx(share)
+
+
+def test_length_by_verdict_leaves_out_completions_without_one() -> None:
+    result = metrics.score_metrics([group([1.0, 0.0, None, 1.0], [3, 8, 100, 5])])
+    assert (result["correct_length_mean"], result["wrong_length_mean"]) == (4.0, 8.0)
+    assert metrics.score_metrics([group([1.0])])["wrong_length_mean"] is None
 
 
 def test_the_interval_is_clustered_by_prompt() -> None:

@@ -11,6 +11,9 @@ from typing import Any
 from groupwise.telemetry.run_folder import write_atomically
 from groupwise.types import Group, Maximum, Mean, Metric, Score, Total
 
+PIECE = 4
+"""Tokens of a piece in the measure of repetition: common pairs and triples come again in any good text."""
+
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
     """Add one row at the end. Numbers that are not finite become null: JSON has no name for them."""
@@ -70,9 +73,11 @@ def _value(metric: Metric) -> float | None:
 
 
 def score_metrics(groups: Sequence[Group]) -> dict[str, Any]:
-    """`reward_mean, reward_std, reward_parts, correct_mean, frac_not_scored` over the completions of these groups.
+    """`reward_mean, reward_std, reward_parts, correct_mean, frac_not_scored, correct_length_mean, wrong_length_mean`
+    over the completions of these groups.
 
-    Completions without a score are left out of every mean; the standard deviation is the population's.
+    Completions without a score are left out of every mean, those without a verdict out of the means of verdicts and of
+    the tokens of right and of wrong ones; the standard deviation is the population's.
     """
     scores = [score for group in groups for score in group.scores if score is not None]
     values = [score.value for score in scores if score.value is not None]
@@ -85,16 +90,27 @@ def score_metrics(groups: Sequence[Group]) -> dict[str, Any]:
         "reward_parts": _part_means(scores),
         "correct_mean": _mean(correct),
         "frac_not_scored": _mean([float(score.value is None) for score in scores]),
+        "correct_length_mean": _mean(_lengths(groups, correct=True)),
+        "wrong_length_mean": _mean(_lengths(groups, correct=False)),
     }
 
 
 def completion_metrics(groups: Sequence[Group]) -> dict[str, Any]:
-    """`completion_length_mean, frac_truncated` over the completions of these groups."""
+    """`completion_length_mean, frac_truncated, repetition_mean` over the completions of these groups."""
     completions = [completion for group in groups for completion in group.completions]
     return {
         "completion_length_mean": _mean([float(len(completion.token_ids)) for completion in completions]),
         "frac_truncated": _mean([float(completion.finish_reason == "length") for completion in completions]),
+        "repetition_mean": _mean([repetition(completion.token_ids) for completion in completions]),
     }
+
+
+def repetition(token_ids: Sequence[int]) -> float:
+    """The share of a completion's pieces of `PIECE` tokens that stood there before; 0 where it has not two pieces."""
+    pieces = max(len(token_ids) - PIECE + 1, 0)
+    if pieces < 2:
+        return 0.0
+    return 1 - len(set(zip(*(token_ids[start:] for start in range(PIECE)), strict=False))) / pieces
 
 
 def clustered_interval(groups: Sequence[Group]) -> tuple[float, float] | None:
@@ -126,6 +142,16 @@ def ratio_interval(totals: Sequence[float], counts: Sequence[float]) -> tuple[fl
     squares = sum(((total - ratio * count) / size) ** 2 for total, count in zip(totals, counts, strict=True))
     half = 1.96 * math.sqrt(squares / (len(totals) - 1) / len(totals))
     return ratio - half, ratio + half
+
+
+def _lengths(groups: Sequence[Group], *, correct: bool) -> list[float]:
+    """Tokens of the completions with this verdict."""
+    return [
+        float(len(completion.token_ids))
+        for group in groups
+        for completion, score in zip(group.completions, group.scores, strict=True)
+        if score is not None and score.correct is correct
+    ]
 
 
 def _part_means(scores: Sequence[Score]) -> dict[str, float | None]:

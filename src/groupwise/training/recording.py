@@ -15,6 +15,7 @@ from groupwise.sources.contract import Gathered
 from groupwise.telemetry import ledger, metrics
 from groupwise.telemetry.display import Display
 from groupwise.telemetry.run_folder import RunFolder
+from groupwise.training.preview import signal_share
 from groupwise.training.progress import Progress
 from groupwise.training.update import Outcome
 from groupwise.types import Batch, Group
@@ -101,6 +102,7 @@ def rollout_metrics(
         **metrics.score_metrics(groups if algorithm.needs.rewards else ()),
         **metrics.completion_metrics(groups),
         "frac_degenerate_groups": _degenerate_share(algorithm, batch),
+        "frac_degenerate_expected": _expected_degenerate_share(algorithm, groups),
         "frac_dropped_groups": len(dropped) / len(groups) if groups else None,
         "tokens_sampled": gathered.tokens_sampled,
     }
@@ -146,3 +148,9 @@ def _degenerate_share(algorithm: Algorithm, batch: Batch) -> float | None:
         return None
     flags = degenerate_groups(batch.rewards, batch.group_index, len(batch.group_ids))
     return float(flags.double().mean())
+
+
+def _expected_degenerate_share(algorithm: Algorithm, groups: Sequence[Group]) -> float | None:
+    """What the share of groups with equal verdicts would be if every prompt had the step's pass rate."""
+    expected = signal_share(groups)[2] if algorithm.needs.rewards else None
+    return None if expected is None else 1 - expected
