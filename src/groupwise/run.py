@@ -125,6 +125,14 @@ class CheckpointSettings(Settings):
     """Newest checkpoints kept, beside the ends of stages and the best evaluation's."""
 
 
+class LedgerSettings(Settings):
+    """How much is kept of what was sampled."""
+
+    max_mb: int = Field(default=2000, ge=0)
+    """Megabytes (10^6 bytes) that the files in `rollouts/` may take; above that the oldest are dropped. The newest
+    always stays, so 0 keeps one step."""
+
+
 class Stage(Settings):
     """One stage: an algorithm on a task for a number of steps."""
 
@@ -180,6 +188,7 @@ class Run(Settings):
     model: ModelSettings
     engine: AnyEngine = TorchEngineSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
+    ledger: LedgerSettings = LedgerSettings()
     stages: tuple[Stage, ...] = Field(min_length=1)
 
     def stage_name(self, index: int) -> str:

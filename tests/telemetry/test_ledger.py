@@ -35,9 +35,9 @@ def test_R050_every_completion_is_a_row_with_all_that_is_known_of_it(tmp_path: P
     assert first == {
         "step": 2, "stage": "0-grpo", "group_id": "p#5", "prompt_id": "p", "visit": 5, "sample": 0, "prompt": "two",
         "prompt_token_ids": [7, 8], "columns": json.dumps({"answer": 4, "when": "x"}), "completion": "ab",
-        "token_ids": [1, 2], "sampler_log_probs": [-1.0, -2.0], "finish_reason": "length", "policy_version": 3,
+        "token_ids": [1, 2], "token_texts": None, "sampler_log_probs": [-1.0, -2.0], "finish_reason": "length", "policy_version": 3,
         "reward": 0.5, "correct": True, "reason": "why", "parts": '{"a": 0.5}', "step_rewards": None,
-        "step_ends": None, "advantages": [0.5, 0.5],
+        "step_ends": None, "advantages": [0.5, 0.5], "coefficients": None,
         "kept": True, "dropped_because": None,
     }  # fmt: skip
     assert (second["sample"], second["reward"], second["correct"], second["advantages"]) == (1, None, None, [-0.5])

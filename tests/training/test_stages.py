@@ -60,7 +60,7 @@ def test_every_row_has_every_metric_and_null_where_it_means_nothing(two_stages: 
             assert (row[name] is None) == supervised, name
         for name in ("entropy", "grad_norm", "completion_length_mean", "tokens_trained"):
             assert row[name] > 0, name
-        assert set(row["seconds"]) == {"rollout", "reward", "update", "other"}
+        assert set(row["seconds"]) == {"rollout", "reward", "update", "record", "other"}
         assert all(value >= 0 for value in row["seconds"].values()), row["seconds"]
         assert row["cpu_seconds"] > 0 and row["peak_rss_mb"] > 50
         assert (row["tokens_sampled"] == 0) == supervised

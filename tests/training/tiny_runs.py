@@ -14,7 +14,7 @@ from groupwise.telemetry.display import Silent
 
 ROWS = [{"id": f"row-{n}", "prompt": f"{n}+{n}=", "answer": str(2 * n)} for n in range(10)]
 
-TIMES = ("seconds", "cpu_seconds", "peak_rss_mb")
+TIMES = ("seconds", "cpu_seconds", "ledger_seconds", "peak_rss_mb")
 """Metrics that say how long and how much, and so differ between two equal runs."""
 
 BASE: dict[str, Any] = {

@@ -6,15 +6,18 @@ import resource
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from groupwise.algorithms.contract import Algorithm
 from groupwise.core.advantages import degenerate_groups
 from groupwise.models.policy import Policy
+from groupwise.run import Run
 from groupwise.sources.contract import Gathered
 from groupwise.telemetry import ledger, metrics
 from groupwise.telemetry.display import Display
 from groupwise.telemetry.run_folder import RunFolder
+from groupwise.training.ledger_writing import LedgerWriter, RolloutRecord
 from groupwise.training.preview import signal_share
 from groupwise.training.progress import Progress
 from groupwise.training.update import Outcome
@@ -27,18 +30,48 @@ ALWAYS = ("entropy", "kl_k1", "kl_k3", "clip_fraction_low", "clip_fraction_high"
 class Recorder:
     """Writes the rows of one run folder."""
 
-    def __init__(self, folder: RunFolder, policy: Policy, display: Display, total_steps: int) -> None:
-        self.folder, self.policy, self.display, self.total_steps = folder, policy, display, total_steps
-        self.evaluations = [row for row in metrics.read(folder.metrics) if "eval" in row]
+    def __init__(self, folder: RunFolder, policy: Policy, display: Display, run: Run) -> None:
+        self.folder, self.display, self.total_steps = folder, display, run.total_steps()
+        recorded = metrics.read(folder.metrics)
+        self.evaluations = [row for row in recorded if "eval" in row]
+        self.ledger = LedgerWriter(folder, policy.tokenizer, run.ledger.max_mb, recorded)
+        self.said_dropped = self.ledger.cap.dropped > 0
+        self.ledger_seconds = 0.0
 
-    def rollout(self, step: int, stage: str, groups: Sequence[Group], batch: Batch, dropped: Mapping[str, str]) -> None:
-        """Every completion of a rollout, under the first optimiser step that it feeds."""
-        self.completions(ledger.file_of(self.folder.rollouts, step), step, stage, groups, batch, dropped)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Everything that was handed over is written; where that failed and nothing else did, raises."""
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.ledger.background.close()
+
+    def flush(self) -> None:
+        """Wait until the ledger holds all that was handed over. Raises `RunFolderError`."""
+        self.ledger.background.flush()
+
+    def rollout(
+        self,
+        step: int,
+        stage: str,
+        groups: Sequence[Group],
+        trained: Sequence[Group],
+        batch: Batch,
+        dropped: Mapping[str, str],
+    ) -> RolloutRecord:
+        """Every completion of a rollout, under the first optimiser step that it feeds; see `RolloutRecord`."""
+        return RolloutRecord(self.ledger, step, stage, groups, trained, batch, dropped)
 
     def samples(self, file: Path, stage: str, groups: Sequence[Group]) -> None:
-        """What a stage sampled once, to train on and to look at."""
+        """What a stage sampled once, to train on and to look at; it is there when this returns."""
         file.parent.mkdir(exist_ok=True)
-        self.completions(file, 0, stage, groups, None, {})
+        self.ledger.write(file, 0, stage, groups)
+        self.flush()
 
     def step(
         self, progress: Progress, stage: str, outcome: Outcome, rollout: Mapping[str, Any], watch: Watch
@@ -56,6 +89,7 @@ class Recorder:
             "steps_skipped": progress.skipped,
         }
         row |= watch.totals()
+        row |= self._ledger_metrics()
         metrics.append(self.folder.metrics, row)
         self.display.step(row, self.total_steps)
         return row
@@ -63,7 +97,7 @@ class Recorder:
     def evaluation(self, step: int, stage: str, groups: Sequence[Group], result: Mapping[str, Any]) -> None:
         """A row of its own, and the completions that were sampled for it, if any."""
         if groups:
-            self.completions(ledger.file_of(self.folder.evaluations, step), step, stage, groups, None, {})
+            self.ledger.write(ledger.file_of(self.folder.evaluations, step), step, stage, groups)
         row = {"step": step, "stage": stage, "eval": result}
         self.evaluations.append(row)
         metrics.append(self.folder.metrics, row)
@@ -73,24 +107,17 @@ class Recorder:
         """The step, after training began, whose evaluation had the highest reward; see `metrics.best_step`."""
         return metrics.best_step(self.evaluations)
 
-    def completions(
-        self,
-        file: Path,
-        step: int,
-        stage: str,
-        groups: Sequence[Group],
-        batch: Batch | None,
-        dropped: Mapping[str, str],
-    ) -> None:
-        """Every completion of these groups, with its advantages where a batch has them."""
-        decode = self.policy.tokenizer.decode
-        texts = [[decode(completion.token_ids) for completion in group.completions] for group in groups]
-        advantages: dict[str, list[list[float]]] = {}
-        if batch is not None and batch.advantages is not None:
-            values = batch.advantages.tolist()
-            for number, (start, end) in zip(batch.group_index.tolist(), batch.completion_spans, strict=True):
-                advantages.setdefault(batch.group_ids[number], []).append(values[start:end])
-        ledger.write(file, step, stage, groups, texts, advantages, dropped)
+    def _ledger_metrics(self) -> dict[str, Any]:
+        """`ledger_seconds`, `ledger_dropped_steps`; the first drop is said."""
+        before, self.ledger_seconds = self.ledger_seconds, self.ledger.background.seconds
+        dropped = self.ledger.cap.dropped
+        if dropped and not self.said_dropped:
+            self.said_dropped = True
+            self.display.say(
+                f"rollouts/ has reached {self.ledger.cap.limit // 1_000_000:,} MB (ledger.max_mb): "
+                "from now on its oldest files are dropped"
+            )
+        return {"ledger_seconds": self.ledger_seconds - before, "ledger_dropped_steps": dropped}
 
 
 def rollout_metrics(
@@ -119,7 +146,7 @@ class Watch:
     def __init__(self) -> None:
         self.start = self.last = time.perf_counter()
         self.cpu = time.process_time()
-        self.seconds = {"rollout": 0.0, "reward": 0.0, "update": 0.0}
+        self.seconds = {"rollout": 0.0, "reward": 0.0, "update": 0.0, "record": 0.0}
 
     def add(self, seconds: Mapping[str, float]) -> None:
         """Take over what a phase measured itself."""

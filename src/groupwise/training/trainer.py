@@ -63,7 +63,7 @@ class Trainer:
         self.folder = folder
         self.engine: Engine = run.engine.build()
         self.interrupts = Interrupts()
-        self.recorder = Recorder(folder, policy, display, run.total_steps())
+        self.recorder = Recorder(folder, policy, display, run)
         self.progress, self.resumed = Progress(), resumed
         self.critic: Critic | None = None
         self.saved_step = 0
@@ -72,7 +72,7 @@ class Trainer:
 
     def train(self) -> bool:
         """Run every step that is left; False where an interruption ended it early."""
-        with self.interrupts.listening(self.display.say):
+        with self.interrupts.listening(self.display.say), self.recorder:
             while self.progress.stage < len(self.run.stages):
                 stage = self.enter()
                 self.evaluate(stage, first=True)
@@ -99,16 +99,18 @@ class Trainer:
         rollout = rollout_metrics(stage.algorithm, gathered, batch, dropped)
         credit = merged([stage.algorithm.diagnose(batch)])
         key = f"{self.run.seed}/{stage.key}/{self.progress.stage_step}"
-        self.recorder.rollout(self.progress.step + 1, stage.name, gathered.groups, batch, dropped)
         rows: list[dict] = []
-        for minibatch in minibatches(
-            batch, stage.settings.updates, key, whole_groups=stage.algorithm.needs.couples_groups
-        ):
-            outcome = stage.update.step(stage.algorithm, minibatch, self.progress.stage_step)
-            self.count(outcome, gathered)
-            watch.lap("update")
-            rows.append(self.recorder.step(self.progress, stage.name, outcome, {**rollout, **credit}, watch))
-            rollout, credit, watch = no_rollout(rollout), {}, Watch()
+        with self.recorder.rollout(self.progress.step + 1, stage.name, gathered.groups, kept, batch, dropped) as record:
+            for minibatch in minibatches(
+                batch, stage.settings.updates, key, whole_groups=stage.algorithm.needs.couples_groups
+            ):
+                outcome = stage.update.step(stage.algorithm, minibatch.batch, self.progress.stage_step)
+                self.count(outcome, gathered)
+                watch.lap("update")
+                record.updated(minibatch, outcome.coefficients)
+                watch.lap("record")
+                rows.append(self.recorder.step(self.progress, stage.name, outcome, {**rollout, **credit}, watch))
+                rollout, credit, watch = no_rollout(rollout), {}, Watch()
         ended = self.progress.stage_step == stage.settings.steps or _reached(stage, rows[0]) or self._spent(stage)
         stage.algorithm = stage.algorithm.advance(rows[0], len(batch.completion_spans))
         self.publish()
@@ -239,6 +241,7 @@ class Trainer:
         """Write a checkpoint, then remove those that nobody needs."""
         if self.saved_step == self.progress.step:
             return
+        self.recorder.flush()
 
         def fill(path: Path) -> None:
             for note in save_model(self.policy.loaded, path):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -41,6 +41,9 @@ class Outcome:
     learning_rate: float
     tokens_trained: int
     metrics: Mapping[str, float | None] = field(default_factory=dict)
+    coefficients: Tensor | None = field(default=None, compare=False)
+    """[T] float32 on the batch's axis: the gradient coefficient of each token, see `Loss.coefficient`; 0 where there is
+    no gradient, None where the step was skipped or no policy is trained."""
 
     @property
     def usable(self) -> bool:
@@ -72,21 +75,28 @@ class Update:
         batch = algorithm.weigh(batch)
         rate = next(iter(self.active.values())).learning_rate(index)
         completions = algorithm.signal(batch).nonzero()[:, 0].tolist()
+        coefficients = None
+        if self.optimizers["policy"] is not None:
+            coefficients = torch.zeros(batch.token_ids.numel(), device=batch.token_ids.device)
         if not completions:
-            return Outcome(NO_SIGNAL, 0.0, 0.0, rate, 0)
+            return Outcome(NO_SIGNAL, 0.0, 0.0, rate, 0, coefficients=coefficients)
         self._clear()
         loss, metrics, tokens = 0.0, [], 0
-        for _, micro_batch, prompt in parts(
+        for chosen, micro_batch, prompt in parts(
             batch, completions, self.micro_batch_tokens, whole_groups=algorithm.needs.couples_groups
         ):
             try:
-                value, diagnostics = self._accumulate(algorithm, micro_batch, prompt)
+                value, coefficient, diagnostics = self._accumulate(algorithm, micro_batch, prompt)
             except NonFiniteLogprobError as error:
                 return self._skipped(f"skipped: {error}", loss, rate)
             loss += value
             metrics.append(diagnostics)
+            if coefficients is not None:
+                found = torch.where(micro_batch.loss_mask, coefficient, 0.0)
+                coefficients[token_index(batch, chosen)] = found.to(coefficients.dtype)
             tokens += int(micro_batch.loss_mask.sum())
-        return self._apply(loss, rate, index, tokens, merged(metrics))
+        outcome = self._apply(loss, rate, index, tokens, merged(metrics))
+        return replace(outcome, coefficients=coefficients) if outcome.usable else outcome
 
     def forward(
         self, algorithm: Algorithm, batch: Batch, prompt: SharedPrompt | None = None
@@ -104,8 +114,8 @@ class Update:
 
     def _accumulate(
         self, algorithm: Algorithm, batch: Batch, prompt: SharedPrompt | None
-    ) -> tuple[float, dict[str, Metric]]:
-        """Forward and backward of one micro-batch."""
+    ) -> tuple[float, Tensor, dict[str, Metric]]:
+        """Forward and backward of one micro-batch: the loss, its gradient coefficients, and metrics."""
         loss, metrics = self.forward(algorithm, batch, prompt)
         total = shown = loss.policy if self.optimizers["policy"] is not None else loss.policy.detach() * 0
         if loss.value is not None:
@@ -117,7 +127,7 @@ class Update:
                 "the loss reaches no trainable parameter", fix="train some weights: check model.lora.target_modules"
             )
         total.backward()
-        return float(shown.detach()), metrics | dict(loss.metrics)
+        return float(shown.detach()), loss.coefficient, metrics | dict(loss.metrics)
 
     def _apply(self, loss: float, rate: float, index: int, tokens: int, metrics: Mapping[str, float | None]) -> Outcome:
         """Clip and step, unless something isn't finite."""
