@@ -8,14 +8,15 @@ import random
 import pytest
 from rich.console import Console
 
+from groupwise.statistics.intervals import mean_interval, ratio_interval
 from groupwise.telemetry.display import ConsoleDisplay
-from groupwise.telemetry.metrics import interval, merged, ratio_interval
+from groupwise.telemetry.metrics import merged
 from groupwise.types import Total
 
 
 def test_with_equal_counts_it_is_the_interval_of_the_mean() -> None:
     values = [0.0, 1.0, 0.5, 1.0]
-    expected = interval(values)
+    expected = mean_interval(values)
     assert expected is not None
     assert ratio_interval([2 * value for value in values], [2] * 4) == pytest.approx(expected)
     assert ratio_interval([1.0], [1]) is None

@@ -128,7 +128,7 @@ def test_the_interval_is_clustered_by_prompt() -> None:
     few = metrics.clustered_interval([group([1.0]), group([0.0]), group([1.0])])
     many = metrics.clustered_interval([group([1.0] * 50), group([0.0] * 50), group([1.0] * 50)])
     assert few == pytest.approx(many)
-    half = 1.96 * math.sqrt((2 * (1 / 3) ** 2 + (2 / 3) ** 2) / 2 / 3)
-    assert few == pytest.approx((2 / 3 - half, 2 / 3 + half))
+    half = 4.3027 * math.sqrt((2 * (1 / 3) ** 2 + (2 / 3) ** 2) / 2 / 3)
+    assert few == pytest.approx((2 / 3 - half, 2 / 3 + half), abs=1e-4)
     assert metrics.clustered_interval([group([1.0, 0.0])]) is None
     assert metrics.clustered_interval([group([1.0]), group([None]), group([1.0])]) == pytest.approx((1.0, 1.0))

@@ -82,8 +82,8 @@ def test_evaluations_are_compared_prompt_by_prompt(folder: RunFolder) -> None:
     (folder.evaluations / "step-000001.parquet").unlink()
     evaluation(folder, 1, [[0.0, 0.0], [1.0, 1.0], [1.0, None]])
     test = change(summarise(folder), "test reward")
-    half = 1.96 * math.sqrt(0.25 / 3)
-    assert test.interval == pytest.approx((0.5 - half, 0.5 + half))
+    half = 4.3027 * math.sqrt(0.25 / 3)  # Student, two degrees of freedom
+    assert test.interval == pytest.approx((0.5 - half, 0.5 + half), abs=1e-4)
 
 
 def test_later_updates_of_a_rollout_are_not_taken_for_rollouts_without_reward(folder: RunFolder) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from groupwise.statistics.intervals import mean_interval
 from groupwise.telemetry.run_folder import write_atomically
 from groupwise.types import Group, Maximum, Mean, Metric, Score, Total
 
@@ -115,33 +116,12 @@ def repetition(token_ids: Sequence[int]) -> float:
 
 def clustered_interval(groups: Sequence[Group]) -> tuple[float, float] | None:
     """95 % interval of the mean reward, clustered by prompt: prompts are the independent draws, not completions."""
-    return interval([mean for group in groups if (mean := group_mean(group)) is not None])
+    return mean_interval([mean for group in groups if (mean := group_mean(group)) is not None])
 
 
 def group_mean(group: Group) -> float | None:
     """Mean reward of a group's scored completions."""
     return _mean([score.value for score in group.scores if score is not None and score.value is not None])
-
-
-def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % interval of a mean from independent values, by the normal approximation; None below two values."""
-    mean = _mean(values)
-    if mean is None or len(values) < 2:
-        return None
-    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    half = 1.96 * math.sqrt(variance / len(values))
-    return mean - half, mean + half
-
-
-def ratio_interval(totals: Sequence[float], counts: Sequence[float]) -> tuple[float, float] | None:
-    """95 % interval of sum(totals) / sum(counts) from independent clusters, a total and a count each, by the normal
-    approximation to first order; that of the mean where every count is the same. None below two clusters."""
-    if len(totals) < 2:
-        return None
-    ratio, size = sum(totals) / sum(counts), sum(counts) / len(counts)
-    squares = sum(((total - ratio * count) / size) ** 2 for total, count in zip(totals, counts, strict=True))
-    half = 1.96 * math.sqrt(squares / (len(totals) - 1) / len(totals))
-    return ratio - half, ratio + half
 
 
 def _lengths(groups: Sequence[Group], *, correct: bool) -> list[float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from groupwise.statistics.paired import paired
 from groupwise.telemetry import ledger, metrics
 from groupwise.telemetry.run_folder import RunFolder
 
@@ -84,13 +85,13 @@ def _evaluations(folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> list[C
     if len(rows) < 2:
         return []
     before, after = (_by_prompt(folder, row["step"]) for row in (rows[0], rows[-1]))
-    differences = [after[prompt] - before[prompt] for prompt in before if prompt in after]
+    found = paired(before, after)
     change = Change(
         "test reward",
         rows[0]["eval"]["reward"],
         rows[-1]["eval"]["reward"],
-        _mean(differences),
-        metrics.interval(differences),
+        None if found is None else found.difference,
+        None if found is None else found.interval,
     )
     names = rows[0]["eval"]["reward_parts"]
     parts = [

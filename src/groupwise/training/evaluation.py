@@ -13,7 +13,8 @@ import torch
 from groupwise.algorithms.contract import Algorithm
 from groupwise.packing import take, unpack
 from groupwise.sources.live import Sampler
-from groupwise.telemetry.metrics import clustered_interval, completion_metrics, merged, ratio_interval, score_metrics
+from groupwise.statistics.intervals import ratio_interval
+from groupwise.telemetry.metrics import clustered_interval, completion_metrics, merged, score_metrics
 from groupwise.training.update import Update
 from groupwise.types import Batch, Group, Mean, Prompt
 
