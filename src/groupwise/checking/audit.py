@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from groupwise.checking import drift
+from groupwise.alarms import drift
 from groupwise.checking.recorded import Recorded, groups_of, kind_of, steps_of
 from groupwise.checking.suspicion import Context, Suspect, most_suspicious, suspects
 from groupwise.telemetry.run_folder import RunFolder

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from groupwise.checking.drift import CORRECT, change, explain_gain, gamed, part_weights
+from groupwise.alarms.drift import CORRECT, change, explain_gain, gamed, part_weights
 
 
 def line(first: float, last: float, steps: int = 60, noise: float = 0.03, seed: int = 0) -> list[float]:

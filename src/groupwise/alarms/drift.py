@@ -11,12 +11,13 @@ the recorded rewards (least squares), so they need no run file.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy
+
+from groupwise.alarms.chance import standard_error
 
 QUARTERS = 4
 LEAST_STEPS = 8
@@ -78,8 +79,7 @@ def change(name: str, steps: Sequence[float | None], earlier: int = 0) -> Change
     size = len(known) // QUARTERS
     first, last = known[earlier * size : (earlier + 1) * size], known[-size:]
     before, after = statistics.fmean(first), statistics.fmean(last)
-    error = math.sqrt((statistics.variance(first) + statistics.variance(last)) / size)
-    clear = abs(after - before) >= max(SMALLEST, ERRORS * error)
+    clear = abs(after - before) >= max(SMALLEST, ERRORS * standard_error(first, last))
     return Change(name, before, after, clear)
 
 
