@@ -35,7 +35,8 @@ def test_R050_every_completion_is_a_row_with_all_that_is_known_of_it(tmp_path: P
     assert first == {
         "step": 2, "stage": "0-grpo", "group_id": "p#5", "prompt_id": "p", "visit": 5, "sample": 0, "prompt": "two",
         "prompt_token_ids": [7, 8], "columns": json.dumps({"answer": 4, "when": "x"}), "completion": "ab",
-        "token_ids": [1, 2], "token_texts": None, "sampler_log_probs": [-1.0, -2.0], "finish_reason": "length", "policy_version": 3,
+        "token_ids": [1, 2], "token_texts": None, "sampler_log_probs": [-1.0, -2.0], "finish_reason": "length",
+        "policy_version": 3,
         "reward": 0.5, "correct": True, "reason": "why", "parts": '{"a": 0.5}', "step_rewards": None,
         "step_ends": None, "advantages": [0.5, 0.5], "coefficients": None,
         "kept": True, "dropped_because": None,
@@ -93,3 +94,46 @@ def test_a_file_from_before_there_were_steps_in_it_is_read(tmp_path: Path) -> No
     parquet.write_table(parquet.read_table(file).drop_columns(["step_rewards", "step_ends"]), file)
     kept, dropped = ledger.read_groups(file)
     assert kept.scores == KEPT.scores and dropped.scores == DROPPED.scores
+
+
+def test_the_beginning_of_a_file_that_a_crash_left_is_removed(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    (tmp_path / ".step-000002.parquet.new").write_bytes(b"PAR1")
+    ledger.drop_after(tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000001.parquet"]
+
+
+def steps_in(folder: Path) -> list[int]:
+    return list(ledger.files(folder))
+
+
+def filled(folder: Path, cap: ledger.Cap, steps: list[int], size: int = 400_000) -> None:
+    for step in steps:
+        path = ledger.file_of(folder, step)
+        path.write_bytes(bytes(size))
+        cap.added(step, path)
+
+
+def test_above_the_cap_the_oldest_files_are_dropped_and_counted(tmp_path: Path) -> None:
+    cap = ledger.Cap(tmp_path, max_mb=1)
+    filled(tmp_path, cap, [1, 2])
+    assert steps_in(tmp_path) == [1, 2] and cap.dropped == 0
+    filled(tmp_path, cap, [3, 5])
+    assert steps_in(tmp_path) == [3, 5] and cap.dropped == 2
+    filled(tmp_path, cap, [6], size=999_999)
+    assert steps_in(tmp_path) == [6] and cap.dropped == 4
+
+
+def test_the_newest_file_stays_however_large(tmp_path: Path) -> None:
+    cap = ledger.Cap(tmp_path, max_mb=0)
+    filled(tmp_path, cap, [1, 2])
+    assert steps_in(tmp_path) == [2] and cap.dropped == 1
+
+
+def test_a_run_that_goes_on_counts_the_files_that_are_there_and_goes_on_counting(tmp_path: Path) -> None:
+    filled(tmp_path, ledger.Cap(tmp_path, max_mb=1), [1, 2, 3])
+    (tmp_path / "step-notes.parquet").write_bytes(bytes(2_000_000))
+    cap = ledger.Cap(tmp_path, max_mb=1, dropped=1)
+    ledger.file_of(tmp_path, 2).unlink()  # somebody took it away: nothing to drop, and no reason to stop
+    filled(tmp_path, cap, [4])
+    assert steps_in(tmp_path) == [3, 4] and cap.dropped == 2

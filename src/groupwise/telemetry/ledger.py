@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
@@ -50,7 +51,7 @@ def file_of(folder: Path, step: int) -> Path:
     return folder / f"step-{step:06d}.parquet"
 
 
-PerToken = Mapping[str, Sequence[Sequence[float] | None]]
+PerToken = Mapping[str, Sequence[Sequence[float] | np.ndarray | None]]
 """Numbers per token: group id -> one sequence for each completion, None for one that is not trained on."""
 
 
@@ -89,7 +90,7 @@ def write(
     aside.replace(path)
 
 
-def _of(values: PerToken, group: Group, sample: int) -> Sequence[float] | None:
+def _of(values: PerToken, group: Group, sample: int) -> Sequence[float] | np.ndarray | None:
     """The numbers of one completion."""
     found = values.get(group.id)
     return None if found is None else found[sample]

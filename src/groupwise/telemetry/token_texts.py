@@ -32,12 +32,27 @@ class TokenTexts:
         """
         ids = list(token_ids)
         texts = [self._inside(token) for token in ids]
+        found = self._joined(ids, texts, text)
+        if found is None and None in texts:
+            broken = ids[texts.index(None)]
+            texts = [None if self._spoilt(broken, token) else text for token, text in zip(ids, texts, strict=True)]
+            found = self._joined(ids, texts, text)
+        return found
+
+    def _joined(self, ids: list[int], inside: Sequence[str | None], text: str) -> list[str] | None:
+        """The texts with those that are missing filled in; None where they are not `text`."""
+        texts = list(inside)
         if ids and texts[0] is not None:
             texts[0] = self.decode(ids[:1])  # many tokenizers take the space away that a first word begins with
         for start, end in _runs(texts):
             texts[start:end] = self._cut(ids[max(start - 1, 0) : start], ids[start:end])
         whole = [part for part in texts if part is not None]
         return whole if "".join(whole) == text else None
+
+    def _spoilt(self, broken: int, token: int) -> bool:
+        """Whether a token has another text behind a part of a character: tokenizers that fall back to bytes give up all
+        bytes that stand together, letters and line breaks among them, where some are no character."""
+        return self.decode([broken, token])[len(self.decode([broken])) :] != self._inside(token)
 
     def _inside(self, token: int) -> str | None:
         """The text of a token behind another one; None where it holds a part of a character."""
