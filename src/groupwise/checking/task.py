@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
 from transformers import PreTrainedTokenizerBase
 
 from groupwise.checking.probes import Probe
@@ -22,7 +21,6 @@ from groupwise.checking.signal import Signal, measure
 from groupwise.checking.verifiers import TOLERATED, VerifierReport, bad_rows, check_verifier, pays
 from groupwise.models.loading import load_model, load_tokenizer
 from groupwise.models.policy import Policy
-from groupwise.rewards import AnyReward
 from groupwise.rewards.base import RewardSettings
 from groupwise.rewards.build import build_reward
 from groupwise.rewards.contract import Record
@@ -33,7 +31,7 @@ from groupwise.tasks.chat import encode_rendered
 from groupwise.tasks.rendering import render
 from groupwise.tasks.rows import checked_rows
 from groupwise.telemetry.display import Display
-from groupwise.training.preparation import prepare
+from groupwise.training.preparation import prepare, reward_settings
 from groupwise.training.preview import sample_stage
 
 
@@ -109,20 +107,12 @@ def _scored_stages(run: Run) -> Iterator[tuple[int, list[RewardSettings]]]:
     """Stages with a reward, and its settings: of those with the same task and reward the one that samples, or first."""
     last: dict[str, tuple[int, list[RewardSettings]]] = {}
     for index, stage in enumerate(run.stages):
-        settings = _settings(stage)
+        settings = reward_settings(stage, stage.task)
         if settings:
             key = repr((stage.task, settings))
             if key not in last or run.stages[last[key][0]].algorithm.needs.source != "prompts":
                 last[key] = (index, settings)
     return iter(last.values())
-
-
-def _settings(stage: Stage) -> list[RewardSettings]:
-    """The stage's rewards, or the task's own."""
-    own = stage.task.reward()
-    if stage.rewards or own is None:
-        return list(stage.rewards)
-    return [TypeAdapter(AnyReward).validate_python(own)]
 
 
 def _check_stage(

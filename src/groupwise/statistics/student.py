@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 
 LEVEL = 0.95
 """Of every interval."""
@@ -12,7 +12,7 @@ LEVEL = 0.95
 
 @lru_cache(maxsize=4096)
 def quantile(freedom: int) -> float:
-    """The t beyond which, on both sides together, lies 1 - LEVEL of the distribution with so many degrees of freedom."""
+    """The t beyond which, on both sides together, lies 1 - LEVEL of the distribution with these degrees of freedom."""
     low, high = 1.0, 13.0  # 1.96 for infinitely many, 12.71 for one
     for _ in range(50):
         middle = (low + high) / 2

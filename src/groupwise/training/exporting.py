@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from groupwise.errors import RunFolderError
@@ -21,7 +22,7 @@ def export_run(run_folder: Path, out: Path, step: str = "last") -> list[str]:
     """Export a checkpoint (`last`, `best` or a step's number); returns what there is to say. Raises a `UserError`."""
     folder = RunFolder.existing(run_folder)
     lines: list[str] = []
-    number, path = _choose(folder, step, lines)
+    number, path = chosen_checkpoint(folder, step, lines.append)
     run = load_run(folder.run_file).run
     loaded = load_model(run.model, seed=run.seed, weights=path, say=lines.append)
     stage = _stage_of(path, number)
@@ -49,12 +50,15 @@ def _stage_of(path: Path, step: int) -> int:
     return sum(end < step for end in progress.ends)
 
 
-def _choose(folder: RunFolder, step: str, lines: list[str]) -> tuple[int, Path]:
-    """Step and folder of the checkpoint asked for, checked."""
+def chosen_checkpoint(folder: RunFolder, step: str, say: Callable[[str], None]) -> tuple[int, Path]:
+    """Step and folder of the checkpoint asked for (`last`, `best` or a step's number), checked.
+
+    Raises `RunFolderError`; says which damaged ones are passed over.
+    """
     here = sorted(number for number, _ in checkpoint.found(folder.checkpoints))
     there_are = f"checkpoints are there for steps {', '.join(map(str, here)) or '(none)'}"
     if step == "last":
-        newest = checkpoint.newest(folder.checkpoints, lines.append)
+        newest = checkpoint.newest(folder.checkpoints, say)
         if newest is None:
             raise RunFolderError(
                 f"{folder.path} has no complete checkpoint", fix=f"resume it with --resume {folder.path}"

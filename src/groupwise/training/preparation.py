@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from groupwise.errors import DataError, RewardError
 from groupwise.models.classifiers import check_judge, check_start
 from groupwise.rewards import AnyReward
+from groupwise.rewards.base import RewardSettings
 from groupwise.rewards.build import build_reward
 from groupwise.rewards.combine import Combined
 from groupwise.run import Run, Stage
@@ -78,7 +79,7 @@ def prepare(
     if all(row.get(column) is not None for row in test_rows for column in COLUMNS[needs.source]):
         test_written = written_groups(test_rows, test_prompts, tokenizer, chat, needs)
         test_written = [group for group in test_written if stage.algorithm.keep(group) is None]
-    reward = _reward(stage, task, functions) if needs.rewards or needs.policy else None
+    reward = reward_of(stage, task, functions) if needs.rewards or needs.policy else None
     if reward is not None:
         for line in reward.announced([*rows, *test_rows]):
             say(line)
@@ -106,12 +107,20 @@ def _render(
     return render_all(rows, tokenizer, settings.chat, settings.max_tokens, settings.over_limit, where)
 
 
-def _reward(stage: Stage, task: Task, functions: Sequence[Callable[..., Any]]) -> Combined | None:
-    """The rewards given from Python, or the stage's, or the task's own."""
-    settings = list(stage.rewards)
+def reward_settings(stage: Stage, task: Task) -> list[RewardSettings]:
+    """The stage's rewards, or the task's own; none where there are none."""
     own = task.reward()
-    if not settings and not functions and own is not None:
-        settings = [TypeAdapter(AnyReward).validate_python(own)]
+    if stage.rewards or own is None:
+        return list(stage.rewards)
+    return [TypeAdapter(AnyReward).validate_python(own)]
+
+
+def reward_of(stage: Stage, task: Task, functions: Sequence[Callable[..., Any]] = ()) -> Combined | None:
+    """The rewards given from Python, or the stage's, or the task's own; None where there are none.
+
+    Raises `RewardError`; no process is started yet.
+    """
+    settings = [] if functions and not stage.rewards else reward_settings(stage, task)
     if not settings and not functions:
         return None
     return build_reward(settings, base=Path.cwd(), functions=functions)
