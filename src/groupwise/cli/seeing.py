@@ -41,7 +41,7 @@ def watch(
         from groupwise.report.watching import server_of
 
         with server_of(run_folders, port) as server:
-            print(f"http://{server.server_address[0]}:{server.server_address[1]}/   (Ctrl-C ends it)", flush=True)
+            print(f"http://127.0.0.1:{server.server_port}/   (Ctrl-C ends it)", flush=True)
             try:
                 server.serve_forever()
             except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """What a page holds of a group, and which groups a page in one file holds.
 
-A file that opens in any browser can't hold every group of a long run. It holds a stated choice within stated bounds, and
-says of how many; `groupwise watch` serves them all.
+A file that opens in any browser can't hold every group of a long run. It holds a stated choice within stated bounds,
+and says of how many; `groupwise watch` serves them all.
 """
 
 from __future__ import annotations

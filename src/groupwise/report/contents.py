@@ -9,7 +9,7 @@ from typing import Any
 
 from groupwise.errors import RunFolderError
 from groupwise.report import chosen, numbers, pass_rates
-from groupwise.report.facts import changes_of, facts_of, findings_of, objective_of
+from groupwise.report.facts import alarms_of, changes_of, facts_of, objective_of
 from groupwise.report.ledger_index import LedgerIndex
 from groupwise.telemetry import metrics
 from groupwise.telemetry.run_folder import RunFolder
@@ -31,21 +31,20 @@ class Source:
         size = file.stat().st_size if file.is_file() else 0
         return (size, *(sum(1 for _ in folder.glob("step-*.parquet")) for _, folder in self.index.sources))
 
-    def contents(self, findings: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Any]:
-        """All of the run but its groups. `findings` stand in for those that the folder has."""
+    def contents(self) -> dict[str, Any]:
+        """All of the run but its groups."""
         rows = metrics.read(self.folder.metrics)
         steps = [row for row in rows if "eval" not in row]
         curves = numbers.curves_of(rows)
         self.index.refresh()
         training, evaluation = self.index.entries("training"), self.index.entries("evaluation")
-        said = findings_of(self.folder) if findings is None else list(findings)
         return {
             "name": self.name,
             "folder": str(self.folder.path),
             "facts": facts_of(self.folder, steps),
             "objective": objective_of(self.folder),
             "changes": changes_of(self.folder),
-            "findings": said,
+            "alarms": alarms_of(rows),
             "settings": self.folder.run_file.read_text("utf-8"),
             "stages": _stages(steps),
             "curves": {name: _short(numbers.thinned(curve)) for name, curve in curves.items()},
@@ -55,6 +54,7 @@ class Source:
                 "evaluation": pass_rates.pass_rates(evaluation),
             },
             "recorded": {"training": len(training), "evaluation": len(evaluation)},
+            "dropped_steps": int(curves.get("ledger_dropped_steps", ([], [0]))[1][-1]),
             "mixed": sum(entry.mixed for entry in training),
         }
 
@@ -75,11 +75,11 @@ def sources_of(paths: Sequence[str | Path]) -> list[Source]:
     return [Source(folder, name) for folder, name in zip(folders, names, strict=True)]
 
 
-def page_data(sources: Sequence[Source], *, live: bool, findings: Sequence[Mapping[str, Any]] | None = None) -> dict:
+def page_data(sources: Sequence[Source], *, live: bool) -> dict[str, Any]:
     """What the page is made of. A live page asks for its groups; another one holds a choice of them."""
     runs = []
     for source in sources:
-        run = source.contents(findings)
+        run = source.contents()
         if not live:
             count = len(sources)
             run["groups"] = chosen.choose(source.index, chosen.GROUPS // count, chosen.BYTES // count)

@@ -1,4 +1,4 @@
-"""What stands above the curves: which run this is, what it optimises, what it changed, what the alarms said."""
+"""What stands above the curves: which run this is, what it optimises, what it changed, what the alarms say."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from groupwise.alarms import Watcher
 from groupwise.telemetry.run_folder import RunFolder
 from groupwise.telemetry.summary import Summary, summarise
 
 OBJECTIVE = "objective.txt"
 """Where a run folder says what is maximised, stage by stage, in plain maths."""
-FINDINGS = "alarms.jsonl"
-"""Where a run folder says what the alarms said, one object a line."""
 
 
 def facts_of(folder: RunFolder, steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Names and values of what a reader wants to know first; `steps` are the rows of optimiser steps."""
     run = tomllib.loads(folder.run_file.read_text("utf-8"))
     environment = _object(folder.environment)
-    stages = run.get("stages", [])
+    stages = run.get("stages", [run])  # a run of one stage has it at the top
     planned = sum(stage.get("steps", 0) for stage in stages)
     done = steps[-1]["step"] if steps else 0
     facts = [
@@ -52,13 +51,15 @@ def changes_of(folder: RunFolder) -> list[dict[str, Any]]:
     return [] if summary is None else [vars(change) for change in summary.changes]
 
 
-def findings_of(folder: RunFolder) -> list[dict[str, Any]] | None:
-    """What the alarms said while the run went on; None where the folder has no record of them."""
-    file = folder.path / FINDINGS
-    if not file.is_file():
-        return None
-    lines = file.read_text("utf-8", "replace").split("\n")[:-1]  # what follows the last line break is torn
-    return [json.loads(line) for line in lines]
+def alarms_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the alarms say of these rows of metrics: `findings`, and the names of those that had the numbers they need.
+
+    They are asked anew, so that the page of an old run says what the alarms of today know.
+    """
+    watcher = Watcher()
+    for row in rows:
+        watcher.see(row)
+    return {"findings": [finding.to_json() for finding in watcher.findings], "checked": sorted(watcher.checked)}
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Which groups a run recorded, what each is like, and any of them in full: the ledger, read file by file.
 
-The index knows of every group how it ended, not what was written: so it fits in memory for a long run, and the texts are
-read when a reader asks for them. A file that was read is read again only where it changed.
+The index knows of every group how it ended, not what was written: so it fits in memory for a long run, and the texts
+are read when a reader asks for them. A file that was read is read again only where it changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,21 +101,20 @@ class LedgerIndex:
 
     def refresh(self) -> None:
         """Read the files that are new or changed since the last call, and forget those that are gone."""
-        there: set[Path] = set()
+        found: dict[Path, list[Entry]] = {}
         for source, folder in self.sources:
             for file in sorted(folder.glob("step-*.parquet")):
-                state = file.stat()
-                there.add(file)
-                if self.read_as.get(file) != (state.st_size, state.st_mtime_ns):
-                    self.found[file] = entries_of(file, source)
-                    self.read_as[file] = (state.st_size, state.st_mtime_ns)
-        for gone in set(self.found) - there:
-            del self.found[gone], self.read_as[gone]
+                with suppress(FileNotFoundError):  # the run keeps its ledger under a cap
+                    state = file.stat()
+                    seen = (state.st_size, state.st_mtime_ns)
+                    if file not in self.found or self.read_as[file] != seen:
+                        self.found[file], self.read_as[file] = entries_of(file, source), seen
+                    found[file] = self.found[file]
+        self.found = found
 
     def entries(self, source: str | None = None) -> list[Entry]:
-        """All groups, or those of one source, in order of files and within them as they were written."""
-        named = [entry for file in sorted(self.found) for entry in self.found[file]]
-        return [entry for entry in named if source in (None, entry.source)]
+        """All groups, or those of one source: training first, in order of steps, and within them as they were written."""
+        return [entry for found in self.found.values() for entry in found if source in (None, entry.source)]
 
     def find(self, show: str = "all", search: str = "", source: str | None = None) -> list[Entry]:
         """The groups of one of the choices `SHOWN` whose prompt, completions or reasons hold a text, in any case.

@@ -37,21 +37,18 @@ SCRIPTS = (
 """Our own scripts, in the order in which they stand on each other."""
 
 
-def write_report(
-    folders: Sequence[str | Path], out: str | Path | None = None, findings: Sequence[Mapping[str, Any]] | None = None
-) -> Path:
+def write_report(folders: Sequence[str | Path], out: str | Path | None = None) -> Path:
     """Write the page of one run, or of several laid over each other, and give its path.
 
-    By default it is `report.html` in the folder of the run, or here where there are several. `findings` stand in for
-    what the alarms wrote into the folders: objects with `alarm`, `seen`, `since`, `why`, `try`. Raises
-    `RunFolderError` where a folder holds no run or the file can't be written.
+    By default it is `report.html` in the folder of the run, or here where there are several. Raises `RunFolderError`
+    where a folder holds no run or the file can't be written.
     """
     sources = sources_of(folders)
     default = sources[0].folder.path / FILE if len(sources) == 1 else Path(FILE)
     path = Path(default if out is None else out).absolute()
     if path.is_dir():
         path = path / FILE
-    text = html(page_data(sources, live=False, findings=findings))
+    text = html(page_data(sources, live=False))
     try:
         write_atomically(path, text)
     except OSError as error:

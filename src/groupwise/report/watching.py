@@ -54,7 +54,10 @@ class Watch:
             return HTTPStatus.NOT_FOUND, "text/plain", "there is nothing here"
         words = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         with self.lock:
-            return route(words)
+            try:
+                return route(words)
+            except FileNotFoundError:
+                return _refused("the ledger of the run dropped it just now, to stay under its cap")
 
     def page(self, words: Words) -> Answer:
         """The whole page."""
@@ -85,7 +88,7 @@ class Watch:
         if source is None or step is None:
             return _refused("no such run or step")
         entry = source.index.entry(words.get("source", ""), step, words.get("id", ""))
-        if entry is None or not entry.file.is_file():
+        if entry is None:
             return _refused("no such group")
         return _json(group_of(source.index.rows(entry), entry))
 
@@ -109,7 +112,7 @@ def server_of(folders: Sequence[str | Path], port: int) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             """Answer, unless the request was made to another name."""
-            own = {f"{name}:{self.server.server_address[1]}" for name in (ADDRESS, "localhost")}
+            own = {f"{name}:{server.server_port}" for name in (ADDRESS, "localhost")}
             if self.headers.get("Host") not in own:
                 self._send((HTTPStatus.FORBIDDEN, "text/plain", "this server answers to its own address alone"))
             else:

@@ -1,15 +1,16 @@
-// Which curves stand together. A chart without a single number in any of the runs is left out.
+// Which curves stand together. A chart without a single number in any of the runs is left out, and so is one of parts
+// where there is one part: it is the reward itself.
 
 const SECTIONS = [
   ["What is rewarded", [
     { id: "reward", title: "Reward", about: "Mean over the scored completions of a step, and the share judged right.",
       series: [["reward_mean", "reward"], ["correct_mean", "judged right"]] },
     { id: "parts", title: "Parts of the reward", about: "Mean of each named part. One that rises while others fall is a reward being gamed.",
-      prefix: "reward_parts." },
+      least: 2, prefix: "reward_parts." },
     { id: "evaluation", title: "Evaluation", about: "On test prompts, with 95 % intervals that take prompts as the independent draws.",
       points: true, series: [["eval.reward", "test reward", "eval.reward_interval"], ["eval.correct", "judged right"]] },
     { id: "evaluation-parts", title: "Evaluation, by part", about: "Mean of each named part on test prompts.",
-      points: true, prefix: "eval.reward_parts." },
+      points: true, least: 2, prefix: "eval.reward_parts." },
     { id: "held-out", title: "Held out", about: "Loss and accuracies on rows that nothing trains on, with 95 % intervals.",
       points: true, prefix: "eval.held_out.", interval: "eval.held_out_interval." },
     { id: "spread", title: "Spread of rewards", about: "Standard deviation over the completions of a step.",
@@ -53,6 +54,7 @@ const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [4, 4], [1, 4], [12, 4], [6, 2
 function linesOf(chart, runs) {
   const names = chart.series ?? prefixed(chart, runs);
   const lines = [];
+  if (names.length < (chart.least ?? 1)) return lines;
   runs.forEach((run, place) => {
     names.forEach(([name, label, interval], number) => {
       const curve = run.curves[name];

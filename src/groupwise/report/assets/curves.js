@@ -118,7 +118,7 @@ function options(one) {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   const smooth = view.window > 1;
   const ink = (line) => colour(line.colour);
-  const points = one.chart.points ? { show: true, size: 7 } : {};
+  const points = one.chart.points ? { show: true, size: 7, fill: colour("raised") } : {};
   const pale = one.lines.map((line) => ({ label: line.label, show: line.shown, stroke: ink(line), dash: line.dash,
     spanGaps: true, width: smooth ? 1 : 2, alpha: smooth ? 0.3 : 1, points }));
   const strong = one.lines.map((line) => ({ label: line.label, show: line.shown && smooth, stroke: ink(line),

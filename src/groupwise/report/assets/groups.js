@@ -56,7 +56,7 @@ function showGroups(runs, live) {
   const filters = make("form", { class: "toolbar", on: { submit: (event) => event.preventDefault() } },
     runs.length > 1 ? runLabel : null, showLabel, sourceLabel, make("label", { for: "group-search", text: "Holding " }, search));
   const about = make("p", { class: "note", text: "A group is one prompt with all its completions. Squares: filled is right, or a reward above the group's mean; hollow is not; ? was not scored. Surprising is a reward unlike its siblings' on a completion that the policy found improbable." });
-  return [browser, section("groups", "Groups", about, live ? null : leftOutWords(runs), filters, browser.status,
+  return [browser, section("groups", "Groups", about, live ? null : leftOutWords(runs), gone(runs), filters, browser.status,
     make("div", { class: "browser" }, make("div", { class: "chooser" }, browser.list, browser.more), browser.open))];
 }
 
@@ -67,6 +67,12 @@ function leftOutWords(runs) {
   });
   const kinds = data.bounds.kinds.join(", ");
   return make("p", { class: "note", text: `In this file: ${words.join("; ")}, taken in turn from these kinds: ${kinds}; of a completion its first ${data.bounds.tokens.toLocaleString("en")} tokens. The command groupwise watch shows them all.` });
+}
+
+/** Files that the ledger dropped to stay under its cap. */
+function gone(runs) {
+  const words = runs.filter((run) => run.dropped_steps).map((run) => `the oldest ${count(run.dropped_steps, "step")} of ${run.name}`);
+  return words.length ? make("p", { class: "note", text: `Dropped from the ledger, to stay under its cap: ${words.join("; ")}.` }) : null;
 }
 
 function later(browser) {

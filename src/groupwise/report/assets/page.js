@@ -33,18 +33,22 @@ function changesOf(run) {
 function showAlarms(runs) {
   const body = runs.flatMap((run) => [
     runs.length > 1 ? make("h3", { text: run.name }) : null,
-    run.findings === null ? make("p", { class: "note", text: "No alarms were recorded with this run." })
-      : run.findings.length ? make("ul", { class: "findings" }, ...run.findings.map(finding))
-        : make("p", { text: "Nothing was out of the ordinary." }),
+    run.alarms.findings.length ? make("ul", { class: "findings" }, ...run.alarms.findings.map(finding))
+      : make("p", { text: run.alarms.checked.length ? "Nothing was out of the ordinary." : "Nothing could be looked at yet." }),
+    run.alarms.checked.length ? make("p", { class: "note", text: `Looked at: ${run.alarms.checked.join(", ")}.` }) : null,
   ]);
-  return section("alarms", "What the alarms said", ...body);
+  return section("alarms", "What the alarms say", ...body);
+}
+
+function when({ since, until }) {
+  return until === null || until === undefined ? ` since step ${since}` : ` from step ${since} to ${until}`;
 }
 
 function finding(said) {
-  return make("li", { class: "finding" },
-    make("h4", {}, make("span", { text: said.alarm ?? "alarm" }), said.since === undefined || said.since === null ? "" : make("span", { class: "note", text: ` since step ${said.since}` })),
-    make("p", { text: said.seen ?? "" }), said.why ? make("p", { class: "note", text: said.why }) : null,
-    said.try ? make("p", {}, make("strong", { text: "Try: " }), said.try) : null);
+  return make("li", { class: said.severity === "serious" ? "finding serious" : "finding" },
+    make("h4", {}, make("span", { text: said.alarm }), make("span", { class: "note", text: when(said) })),
+    make("p", { text: said.seen }), make("p", { class: "note", text: said.why }),
+    make("p", {}, make("strong", { text: "Try: " }), coded(said.advice)));
 }
 
 function showObjective(runs) {

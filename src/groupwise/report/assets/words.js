@@ -25,6 +25,11 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A text with what stands between backquotes as code. */
+function coded(text) {
+  return make("span", {}, ...text.split("`").map((part, place) => (place % 2 ? make("code", { text: part }) : part)));
+}
+
 /** A section with a heading that the page's list of sections leads to. */
 function section(id, title, ...children) {
   return make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title`, text: title }), ...children);
