@@ -26,6 +26,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from groupwise.alarms.settings import AlarmSettings
 from groupwise.algorithms import AnyAlgorithm
 from groupwise.engines import AnyEngine, TorchEngineSettings
 from groupwise.models.settings import CriticSettings, ModelSettings
@@ -33,6 +34,7 @@ from groupwise.rewards import AnyReward
 from groupwise.settings import Settings
 from groupwise.tasks import AnyTask
 from groupwise.tasks.rendering import ChatSettings
+from groupwise.telemetry.trackers import AnyTracker
 
 
 class PromptSettings(Settings):
@@ -189,6 +191,9 @@ class Run(Settings):
     engine: AnyEngine = TorchEngineSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     ledger: LedgerSettings = LedgerSettings()
+    alarms: AlarmSettings = AlarmSettings()
+    trackers: tuple[AnyTracker, ...] = ()
+    """Where else the numbers of the run are shown; none of them can stop it."""
     stages: tuple[Stage, ...] = Field(min_length=1)
 
     def stage_name(self, index: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean, median
 from typing import Any, Self
@@ -79,6 +80,10 @@ class History:
     def __getitem__(self, name: str) -> Series:
         return self._series.get(name) or Series()
 
+    def knows(self, name: str) -> bool:
+        """Whether any step had this number, or one of this object."""
+        return name in self._series or bool(self.named(f"{name}."))
+
     def named(self, start: str) -> dict[str, Series]:
         """The series whose names begin so, without that beginning."""
         return {name.removeprefix(start): series for name, series in self._series.items() if name.startswith(start)}
@@ -97,7 +102,7 @@ def _numbers(row: Mapping[str, Any], start: str = "") -> dict[str, float]:
     for name, value in row.items():
         if isinstance(value, Mapping):
             found |= _numbers(value, f"{name}.")
-        elif isinstance(value, int | float):
+        elif isinstance(value, int | float) and math.isfinite(value):
             found[start + name] = float(value)
     return found
 

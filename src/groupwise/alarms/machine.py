@@ -26,7 +26,7 @@ class MemoryGrowth(Alarm):
     """Steps; two spans are compared. Longer completions and caches raise the peak too, ever more slowly."""
     least: float = 0.05
     """Of the memory before, in each span."""
-    kept: float = 0.8
+    kept: float = 0.9
     """The second span's growth as a share of the first's: caches that fill have slowed down by then."""
 
     def seen(self, history: History) -> Seen | None:
@@ -54,8 +54,8 @@ class ThroughputDecay(Alarm):
     within = 12
     why = "the rest of the run takes twice as long as was planned"
     advice = (
-        "see which phase it is: for `reward` its workers and time limits, for `rollout` `sampling.max_tokens` and other "
-        "processes on the machine, for `update` `optimizer.micro_batch_tokens`"
+        "where it is the reward, look at its workers and time limits; the rollout, at `sampling.max_tokens` and at "
+        "other processes on the machine; the update, at `optimizer.micro_batch_tokens`"
     )
     compared: int = 16
     """Steps at each end, of which medians are taken: other work on the machine slows down single ones."""
@@ -80,7 +80,7 @@ class ThroughputDecay(Alarm):
             f"{now:.3g} tokens per second, after {before:.3g}; a step takes {takes:.3g} s, after {took:.3g}, "
             f"and most of the difference is {phase}"
         )
-        return Seen(text, speed.since(lambda value: value < (self.speed + 1) / 2 * before))
+        return Seen(text, speed.since(lambda value: value < self.speed * before))
 
     def _ends(self, series: Series) -> tuple[float, float]:
         return median(series.first(self.compared, self.warmup)), median(series.last(self.compared))

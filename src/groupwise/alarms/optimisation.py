@@ -54,8 +54,8 @@ class IdleLearningRate(Alarm):
     within = 64
     why = "the run costs what a run costs and learns nothing"
     advice = (
-        "raise `optimizer.learning_rate` tenfold, shorten `optimizer.warmup_steps`; with weights in bfloat16 small steps "
-        'round to nothing: set `model.dtype = "float32"`'
+        "raise `optimizer.learning_rate` tenfold, shorten `optimizer.warmup_steps`; where weights are in bfloat16 and "
+        'small steps round to nothing, set `model.dtype = "float32"`'
     )
     steps: int = 64
     """From the stage's start: slow runs too have moved entropy by then."""
@@ -85,7 +85,7 @@ class IdleLearningRate(Alarm):
             return None
         reward = history["reward_mean"].mean(self.compared)
         text = (
-            f"after {len(history['reward_mean'])} steps reward ({reward:.3g}), entropy ({after:.3g}) and length are what "
-            f"they were, with a gradient of {median(norm.values):.3g} and a learning rate of {rate.values[-1]:.3g}"
+            f"after {len(history['reward_mean'])} steps reward ({reward:.3g}), entropy ({after:.3g}) and length are "
+            f"what they were, with a gradient of {median(norm.values):.3g} and a learning rate of {rate.values[-1]:.3g}"
         )
         return Seen(text, history["reward_mean"].steps[0])

@@ -31,7 +31,11 @@ class EntropyCollapse(Alarm):
         entropy = history["entropy"]
         if len(entropy) < 2 * WINDOW or not len(history["reward_mean"]):
             return None
-        before, now, rate = fmean(entropy.first(WINDOW)), fmean(entropy.last(WINDOW)), history["correct_mean"].mean(8)
+        before, now, rate = (
+            fmean(entropy.first(WINDOW)),
+            fmean(entropy.last(WINDOW)),
+            history["correct_mean"].mean(WINDOW),
+        )
         limit = self.fall * before
         if now >= limit or (rate is not None and rate >= self.solved):
             return None
@@ -56,6 +60,8 @@ class EntropyExplosion(Alarm):
     """Nats per token: nearly three times as many tokens to choose among at every place."""
     factor: float = 2.0
     """Where entropy is high from the start, a nat more is little."""
+    memory: int = 256
+    """Steps looked back on: what is slower than that is learning."""
 
     def seen(self, history: History) -> Seen | None:
         entropy = history["entropy"]
@@ -69,9 +75,6 @@ class EntropyExplosion(Alarm):
             return None
         text = f"entropy is {now:.3g} nats per token, after {least:.3g} before"
         return Seen(text, entropy.since(lambda value: value > (least + limit) / 2))
-
-    memory: int = 256
-    """Steps looked back on: what is slower than that is learning."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class NoSignal(Alarm):
     severity = "serious"
     needs = ("no_signal",)
     within = 8
-    why = "such a step changes no weight; a loss near 0 alone would be no fault, a step without signal is one"
+    why = "such steps change no weight; a loss near 0 would be no fault in itself, a step without gradient is lost"
     advice = (
         "where all is right, take harder prompts or end here; where all is wrong, easier prompts or an `sft` stage "
         "first; raise `prompts.per_step` and `sampling.group_size`"

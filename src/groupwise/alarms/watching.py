@@ -20,6 +20,8 @@ class Watcher:
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         """All so far, in the order in which they began; those that are over have `until`."""
+        self.checked: set[str] = set()
+        """Alarms that had the numbers they need."""
         self._history = History()
         self._open: dict[str, int] = {}
         """Alarm that holds, or did lately -> place of its finding."""
@@ -36,6 +38,8 @@ class Watcher:
         self._history.add(row)
         begun = []
         for name, alarm in ALARMS.items():
+            if name not in self.checked and all(self._history.knows(need) for need in alarm.needs):
+                self.checked.add(name)
             found = alarm.check(self._history)
             if found is not None:
                 self._last_held[name] = row["step"]

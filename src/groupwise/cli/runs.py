@@ -29,7 +29,8 @@ def train(
 ) -> None:
     """Train. Without arguments: the packaged run `follow_instructions`.
 
-    Ctrl-C finishes the step in hand, saves, and says how to go on.
+    Ctrl-C finishes the step in hand, saves, and says how to go on. Ends with status 1 where an alarm of `alarms.stop`
+    ended it.
     """
     with user_errors():
         from groupwise.telemetry.display import ConsoleDisplay
@@ -42,6 +43,8 @@ def train(
                 _only_with_a_new_run(settings, out)
                 result = api.resume(resume, run=run, display=display)
         _show(result, display)
+    if not result.finished and result.stopped_by is not None:
+        raise typer.Exit(1)
     if not result.finished:
         raise typer.Exit(128 + signal.Signals[result.interrupted_by or "SIGTERM"])
 
@@ -145,6 +148,11 @@ def _show(result: Result, display: ConsoleDisplay) -> None:
     display.say(f"run folder: {_shown(result.folder)}")
     if not result.finished:
         display.say(f"stopped after step {result.steps}; go on with: groupwise train --resume {_shown(result.folder)}")
+    if result.stopped_by is not None and result.step_before_alarm is not None:
+        display.say(
+            f"checkpoint step-{result.step_before_alarm} is from before {result.stopped_by.alarm}: groupwise export "
+            f"{_shown(result.folder)} OUT --step {result.step_before_alarm}"
+        )
 
 
 def _number(value: float | None) -> str:

@@ -3,6 +3,7 @@
 run.toml                 the effective run file
 environment.json         what was chosen by measurement or given by the machine: threads, dtype, versions
 metrics.jsonl            one object per optimiser step, and one per evaluation
+alarms.jsonl             one object per finding of the alarms, where there is one
 rollouts/                step-000001.parquet: one row per completion
 evaluations/             step-000000.parquet: one row per evaluated completion
 checkpoints/             step-N/: weights in the Hugging Face layout, optimiser, cursor, counters
@@ -27,6 +28,7 @@ class RunFolder:
         self.run_file = self.path / "run.toml"
         self.environment = self.path / "environment.json"
         self.metrics = self.path / "metrics.jsonl"
+        self.alarms = self.path / "alarms.jsonl"
         self.rollouts = self.path / "rollouts"
         self.evaluations = self.path / "evaluations"
         self.checkpoints = self.path / "checkpoints"

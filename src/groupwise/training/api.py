@@ -25,6 +25,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from groupwise.alarms import Finding
 from groupwise.errors import RunFolderError
 from groupwise.models.loading import load_model, load_tokenizer
 from groupwise.models.policy import Policy
@@ -56,6 +57,11 @@ class Result:
     steps: int
     summary: Summary | None
     interrupted_by: str | None = None
+    """The signal."""
+    stopped_by: Finding | None = None
+    """What an alarm of `alarms.stop` found."""
+    step_before_alarm: int | None = None
+    """The newest checkpoint that is left from before that began."""
 
 
 def train(
@@ -191,12 +197,15 @@ def _prepared(
 def _run(trainer: Trainer, folder: RunFolder) -> Result:
     finished = trainer.train()
     interrupted = None if trainer.interrupts.signal is None else trainer.interrupts.signal.name
-    return Result(folder.path, finished, trainer.progress.step, summarise(folder), interrupted)
+    step, before = trainer.progress.step, trainer.step_before_alarm()
+    return Result(folder.path, finished, step, summarise(folder), interrupted, trainer.recorder.stopped_by, before)
 
 
 def _forget_after(folder: RunFolder, step: int) -> None:
     """Drop what was recorded after the checkpoint: it is about to be done again."""
     metrics.drop_after(folder.metrics, step)
+    if folder.alarms.exists():
+        metrics.drop_after(folder.alarms, step)
     ledger.drop_after(folder.rollouts, step)
     ledger.drop_after(folder.evaluations, step)
 

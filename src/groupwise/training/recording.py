@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from groupwise.alarms import Finding, Watcher
 from groupwise.algorithms.contract import Algorithm
 from groupwise.core.advantages import degenerate_groups
 from groupwise.models.policy import Policy
@@ -17,6 +18,8 @@ from groupwise.sources.contract import Gathered
 from groupwise.telemetry import ledger, metrics
 from groupwise.telemetry.display import Display
 from groupwise.telemetry.run_folder import RunFolder
+from groupwise.telemetry.trackers.contract import Start
+from groupwise.telemetry.trackers.guarded import Trackers
 from groupwise.training.ledger_writing import LedgerWriter, RolloutRecord
 from groupwise.training.preview import signal_share
 from groupwise.training.progress import Progress
@@ -37,6 +40,14 @@ class Recorder:
         self.ledger = LedgerWriter(folder, policy.tokenizer, run.ledger.max_mb, recorded)
         self.said_dropped = self.ledger.cap.dropped > 0
         self.ledger_seconds = 0.0
+        begun = Start(folder.path, run.model_dump(mode="json"), max((row["step"] for row in recorded), default=0))
+        self.trackers = Trackers(run.trackers, begun, display.say)
+        self.watcher = Watcher() if run.alarms.on else None
+        self.stop = run.alarms.stop
+        self.stopped_by: Finding | None = None
+        """The finding that ends the run."""
+        for row in recorded:
+            self._watch(row, known=True)
 
     def __enter__(self) -> Self:
         return self
@@ -50,6 +61,7 @@ class Recorder:
                 self.flush()
         finally:
             self.ledger.background.close()
+            self.trackers.close(seconds=30.0 if kind is None else 3.0)
 
     def flush(self) -> None:
         """Wait until the ledger holds all that was handed over. Raises `RunFolderError`."""
@@ -91,7 +103,9 @@ class Recorder:
         row |= watch.totals()
         row |= self._ledger_metrics()
         metrics.append(self.folder.metrics, row)
+        self.trackers.log(row)
         self.display.step(row, self.total_steps)
+        self._watch(row)
         return row
 
     def evaluation(self, step: int, stage: str, groups: Sequence[Group], result: Mapping[str, Any]) -> None:
@@ -101,11 +115,21 @@ class Recorder:
         row = {"step": step, "stage": stage, "eval": result}
         self.evaluations.append(row)
         metrics.append(self.folder.metrics, row)
+        self.trackers.log(row)
         self.display.evaluation(row)
 
     def best_step(self) -> int | None:
         """The step, after training began, whose evaluation had the highest reward; see `metrics.best_step`."""
         return metrics.best_step(self.evaluations)
+
+    def _watch(self, row: Mapping[str, Any], *, known: bool = False) -> None:
+        """Ask the alarms; what they find is said and kept, unless it is known from before the run was resumed."""
+        for finding in self.watcher.see(row) if self.watcher is not None else ():
+            if not known:
+                metrics.append(self.folder.alarms, finding.to_json())
+                self.display.say(f"step {finding.step}: {finding.line()}")
+                if finding.alarm in self.stop:
+                    self.stopped_by = finding
 
     def _ledger_metrics(self) -> dict[str, Any]:
         """`ledger_seconds`, `ledger_dropped_steps`; the first drop is said."""

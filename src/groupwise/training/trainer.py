@@ -71,7 +71,7 @@ class Trainer:
             self.progress = Progress.from_json(_read(resumed)["progress"])
 
     def train(self) -> bool:
-        """Run every step that is left; False where an interruption ended it early."""
+        """Run every step that is left; False where an interruption or an alarm ended it early."""
         with self.interrupts.listening(self.display.say), self.recorder:
             while self.progress.stage < len(self.run.stages):
                 stage = self.enter()
@@ -79,7 +79,8 @@ class Trainer:
                 ended = False
                 while not ended:
                     ended = self.step(stage)
-                    if self.interrupts.signal is not None and not (ended and self._last(stage)):
+                    stopped = self.interrupts.signal is not None or self.recorder.stopped_by is not None
+                    if stopped and not (ended and self._last(stage)):
                         self.save(stage, ended)
                         return False
                 self.progress.end_stage()
@@ -264,8 +265,14 @@ class Trainer:
 
         checkpoint.write(self.folder.checkpoints, self.progress.step, fill)
         self.saved_step = self.progress.step
-        protected = {*self.progress.ends, self.recorder.best_step() or 0}
+        protected = {*self.progress.ends, self.recorder.best_step() or 0, self.step_before_alarm() or 0}
         checkpoint.prune(self.folder.checkpoints, self.run.checkpoint.keep, protected)
+
+    def step_before_alarm(self) -> int | None:
+        """The newest checkpoint from before the finding that ends the run began; None without either."""
+        finding = self.recorder.stopped_by
+        found = checkpoint.found(self.folder.checkpoints)
+        return None if finding is None else max((step for step, _ in found if step < finding.since), default=None)
 
     def stop_when_hopeless(self, stage: ActiveStage, outcome: Outcome, gathered: Gathered) -> None:
         """Raise `TrainingError` after too many steps in a row that gave nothing to learn from."""
