@@ -88,6 +88,10 @@ def test_several_models_give_a_table_of_seeds() -> None:
     result = invoke("mine.toml", "twin", "--task", "mine.toml", "--samples", "0", "--out", "both")
     assert result.exit_code == 0, result.output
     assert "2 models: mean and spread" in result.output
+    again = invoke("mine.toml", "twin", "--task", "mine.toml", "--samples", "0", "--out", "both", "--json")
+    found = json.loads(again.stdout)
+    assert [one["label"] for one in found["models"]] == ["mine.toml", "twin"]
+    assert found["over_seeds"]["greedy"]["seeds"] == 2 and found["over_seeds"]["greedy"]["deviation"] == 0
     assert {path.name for path in Path("both").iterdir()} == {"1-mine.toml", "2-twin"}
     assert max(len(line) for line in result.output.splitlines() if line.startswith(("│", "┃"))) <= 80
 

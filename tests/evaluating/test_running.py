@@ -12,7 +12,7 @@ import pytest
 
 from groupwise.errors import DataError, RunFileError, RunFolderError
 from groupwise.evaluating import running
-from groupwise.evaluating.results import Results, compare, read_results
+from groupwise.evaluating.results import Results, compare, over_seeds, read_results
 from groupwise.evaluating.running import Wanted, evaluate
 from groupwise.evaluating.target import Target, find_target
 from groupwise.sources.live import Sampler
@@ -212,3 +212,11 @@ def test_ks() -> None:
     assert Wanted(samples=1).all_ks == (1,)
     assert Wanted(samples=0).all_ks == ()
     assert Wanted(samples=8, ks=(4, 1)).all_ks == (1, 4)
+
+
+def test_the_interval_over_seeds_of_a_share_stays_inside(whole: tuple[Results, Path]) -> None:
+    none = Results(**{**whole[0].__dict__, "by_prompt": {"greedy": dict.fromkeys(whole[0].prompts, 0.0)}})
+    found = over_seeds([whole[0], none])
+    assert set(found) == {"greedy"}  # the other measures are not those of both
+    assert found["greedy"].mean == pytest.approx(whole[0].measures["greedy"].value / 2)
+    assert found["greedy"].interval == (0.0, 1.0)

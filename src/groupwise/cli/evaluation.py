@@ -18,7 +18,7 @@ def evaluate(
         typer.Argument(
             help="A run folder, a run file, a packaged run, or a model (folder, hub name, builtin:NAME). "
             "Several: runs that differ by their seed.",
-            metavar="RUN|MODEL...",
+            metavar="RUN|MODEL",
         ),
     ],
     task: Annotated[

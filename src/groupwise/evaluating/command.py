@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from groupwise.errors import RunFileError
-from groupwise.evaluating.results import Results, are_results, compare, compared_json, read_results
+from groupwise.evaluating.results import Results, are_results, compare, compared_json, over_seeds, read_results
 from groupwise.evaluating.running import Wanted, evaluate
 from groupwise.evaluating.showing import show_comparison, show_results, show_seeds
 from groupwise.evaluating.target import Target, find_target, is_run
@@ -48,12 +48,15 @@ class Found:
     other: Results | None = None
     pairs: Mapping[str, Paired] | None = None
 
-    def to_json(self) -> dict[str, Any] | list[dict[str, Any]]:
-        """Of one model an object, with `against` where it was compared; of several a list."""
+    def to_json(self) -> dict[str, Any]:
+        """Of one model its results, with `against` where it was compared; of several `models` and `over_seeds`."""
         every = [{"folder": str(folder)} | results.to_json() for results, folder in self.results]
         if self.other is not None and self.pairs is not None:
             every[0]["against"] = compared_json(self.other, self.pairs)
-        return every[0] if len(every) == 1 else every
+        if len(every) == 1:
+            return every[0]
+        spreads = over_seeds([results for results, _ in self.results])
+        return {"models": every, "over_seeds": {name: asdict(found) for name, found in spreads.items()}}
 
     def show(self, display: ConsoleDisplay) -> None:
         """As tables."""

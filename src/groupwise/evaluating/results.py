@@ -1,10 +1,10 @@
-"""What an evaluation found, and the comparison of two: kept as JSON, so that a later one can be held against it."""
+"""What an evaluation found, the comparison of two, the spread of several: kept as JSON, so that a later one can be held against it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from groupwise.errors import DataError
 from groupwise.evaluating.measures import REWARDS, ByPrompt, Measure, means
 from groupwise.evaluating.records import RESULTS
 from groupwise.statistics.paired import Paired, paired
+from groupwise.statistics.seeds import Spread, spread
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,18 @@ def compare(before: Results, after: Results) -> dict[str, Paired]:
             f"{', '.join(after.by_prompt)})",
             fix="evaluate both with the same --samples and --pass-at",
         )
+    return found
+
+
+def over_seeds(every: Sequence[Results]) -> dict[str, Spread]:
+    """Mean and spread, over models, of each measure that all have; the interval of a share ends at 0 and 1."""
+    found = {}
+    for name in every[0].measures:
+        values = [results.measures[name].value for results in every if name in results.measures]
+        if len(values) == len(every):
+            found[name] = spread(values)
+            if name not in REWARDS and (ends := found[name].interval) is not None:
+                found[name] = replace(found[name], interval=(max(0.0, ends[0]), min(1.0, ends[1])))
     return found
 
 

@@ -108,7 +108,7 @@ def evaluate(target: Target, wanted: Wanted, out: Path | None, say: Say) -> tupl
             for kind, params in kinds.items():
                 size = 1 if kind == "greedy" else wanted.samples
                 sampler = _sampler(target, policy, engine, reward, size, params)
-                done[kind] |= _sample(kind, target.step, sampler, prompts, done[kind], records, say)
+                done[kind] |= _sample(kind, target, sampler, prompts, done[kind], records, say)
     groups = {kind: [found[prompt.id] for prompt in prompts] for kind, found in done.items()}
     results = _summed_up(target, wanted, identity, prompts, groups, tokenizer)
     write_atomically(records.results, json.dumps(results.to_json(), indent=1) + "\n")
@@ -156,7 +156,7 @@ def _sampler(
 
 def _sample(
     kind: str,
-    step: int,
+    target: Target,
     sampler: Sampler,
     prompts: Sequence[Prompt],
     done: dict[str, Group],
@@ -166,16 +166,16 @@ def _sample(
     """The groups of the prompts that are not done, recorded as they come."""
     left = [prompt for prompt in prompts if prompt.id not in done]
     if done and left:
-        say(f"{kind}: going on, {len(done)} of {len(prompts)} prompts are recorded in {records.folder}")
+        say(f"{target.label}, {kind}: going on, {len(done)} of {len(prompts)} prompts are recorded in {records.folder}")
     found: dict[str, Group] = {}
     size = max(1, CHUNK // sampler.group_size)
     for chunk in (left[start : start + size] for start in range(0, len(left), size)):
         groups = sampler.gather([(prompt, 0) for prompt in chunk]).groups
         texts = [[sampler.tokenizer.decode(one.token_ids) for one in group.completions] for group in groups]
-        records.add(kind, step, groups, texts)
+        records.add(kind, target.step, groups, texts)
         found |= {group.prompt.id: group for group in groups}
         if len(chunk) < len(left):
-            say(f"{kind}: {len(done) + len(found)} of {len(prompts)} prompts")
+            say(f"{target.label}, {kind}: {len(done) + len(found)} of {len(prompts)} prompts")
     return found
 
 

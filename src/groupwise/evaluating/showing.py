@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from groupwise.evaluating.results import Results
+from groupwise.evaluating.results import Results, over_seeds
 from groupwise.statistics.intervals import Interval
 from groupwise.statistics.paired import Paired
-from groupwise.statistics.seeds import spread
 from groupwise.telemetry.display import ConsoleDisplay
 
 FEWEST = 10
@@ -59,22 +58,17 @@ def show_comparison(before: Results, after: Results, pairs: Mapping[str, Paired]
 
 def show_seeds(every: Sequence[Results], display: ConsoleDisplay) -> None:
     """Several runs that differ by their seed: mean and spread of each measure that all have."""
-    rows = []
-    for name in every[0].measures:
-        values = [results.measures[name].value for results in every if name in results.measures]
-        if len(values) == len(every):
-            found = spread(values)
-            deviation = "-" if found.deviation is None else f"{found.deviation:.3f}"
-            rows.append(
-                (
-                    name,
-                    f"{found.mean:.3f}",
-                    deviation,
-                    f"{found.low:.3f}",
-                    f"{found.high:.3f}",
-                    _between(found.interval),
-                )
-            )
+    rows = [
+        (
+            name,
+            f"{found.mean:.3f}",
+            "-" if found.deviation is None else f"{found.deviation:.3f}",
+            f"{found.low:.3f}",
+            f"{found.high:.3f}",
+            _between(found.interval),
+        )
+        for name, found in over_seeds(every).items()
+    ]
     title = f"{len(every)} models: mean and spread"
     display.table(title, ("", "mean", "std", "lowest", "highest", "95 % of the mean"), rows)
 
