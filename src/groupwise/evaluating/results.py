@@ -1,4 +1,4 @@
-"""What an evaluation found, the comparison of two, the spread of several: kept as JSON, so that a later one can be held against it."""
+"""What an evaluation found, two compared, several spread: kept as JSON, to hold a later one against it."""
 
 from __future__ import annotations
 
