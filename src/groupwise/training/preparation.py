@@ -41,8 +41,10 @@ class Prepared:
 
 
 def check_parts(run: Run, say: Callable[[str], None]) -> None:
-    """Raise a `UserError` where the run's engine or a critic can't be had; reads no weights."""
+    """Raise a `UserError` where the run's engine, a tracker or a critic can't be had; reads no weights."""
     run.engine.check()
+    for tracker in run.trackers:
+        tracker.check()
     for stage in run.stages:
         if stage.algorithm.needs.critic:
             check_start(stage.critic.start, run.model.name, say)
