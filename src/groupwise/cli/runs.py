@@ -26,6 +26,9 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Continue the run in this folder. A RUN given too is compared.")
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print errors and what changed at the end alone.")
+    ] = False,
 ) -> None:
     """Train. Without arguments: the packaged run `follow_instructions`.
 
@@ -33,15 +36,16 @@ def train(
     ended it.
     """
     with user_errors():
-        from groupwise.telemetry.display import ConsoleDisplay
+        from groupwise.telemetry.display import ConsoleDisplay, Silent
         from groupwise.training import api
 
         with ConsoleDisplay(Console(highlight=False)) as display:
+            shown = Silent() if quiet else display
             if resume is None:
-                result = api.train(run or "follow_instructions", overrides=settings or [], out=out, display=display)
+                result = api.train(run or "follow_instructions", overrides=settings or [], out=out, display=shown)
             else:
                 _only_with_a_new_run(settings, out)
-                result = api.resume(resume, run=run, display=display)
+                result = api.resume(resume, run=run, display=shown)
         _show(result, display)
     if not result.finished and result.stopped_by is not None:
         raise typer.Exit(1)

@@ -1,17 +1,57 @@
-"""What a person sees while a run goes on: a progress bar on a terminal, plain lines elsewhere."""
+"""What a person sees while a run goes on: a table of the last steps on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.live import Live
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+SHOWN = 12
+"""Steps in the table."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number of a step."""
+
+    title: str
+    key: str
+    form: str
+    """As `format` takes it."""
+    silent: str = ""
+    """What a value looks like that alone is not worth a column."""
+
+    def of(self, row: Mapping[str, Any]) -> str:
+        """The number as it is shown; nothing where the row has none."""
+        value = sum(row["seconds"].values()) if self.key == "seconds" else row.get(self.key)
+        return "" if value is None else format(value, self.form)
+
+
+COLUMNS = (
+    Column("step", "step", "d"),
+    Column("reward", "reward_mean", ".3f"),
+    Column("loss", "loss", ".3f"),
+    Column("length", "completion_length_mean", ".1f"),
+    Column("entropy", "entropy", ".3f"),
+    Column("grad norm", "grad_norm", ".2g"),
+    Column("tied", "frac_degenerate_groups", ".0%"),
+    Column("cut off", "frac_truncated", ".0%", silent="0%"),
+    Column("not scored", "frac_not_scored", ".0%", silent="0%"),
+    Column("pairs right", "pair_accuracy", ".2f"),
+    Column("steps right", "step_accuracy", ".2f"),
+    Column("seconds", "seconds", ".1f"),
+)
+"""What the table may show, in order; together they fit 80 columns, as no stage has them all."""
 
 
 class Display(Protocol):
@@ -38,16 +78,17 @@ class Silent:
 
 
 class ConsoleDisplay:
-    """A live bar with reward, speed and time left on a terminal; one line per step where output is not a terminal.
+    """A live table of the last steps on a terminal; one line per step where output is not a terminal.
 
-    Use it as a context manager: the bar is gone when it ends.
+    Use it as a context manager: the table stays as it is when it ends.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
-        self.bar: Progress | None = None
-        self.task: TaskID | None = None
-        self.last = time.monotonic()
+        self.live: Live | None = None
+        self.rows: deque[Mapping[str, Any]] = deque(maxlen=SHOWN)
+        self.began = time.monotonic()
+        self.first_step = 0
 
     def __enter__(self) -> Self:
         return self
@@ -55,8 +96,7 @@ class ConsoleDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self._end_table()
 
     def banner(self, title: str, lines: Sequence[str]) -> None:
         """What is about to run."""
@@ -69,17 +109,44 @@ class ConsoleDisplay:
         if not self.console.is_terminal:
             self.say(f"step {row['step']}/{total}  {_numbers(row)}")
             return
-        if self.bar is None:
-            self.bar = Progress(
-                TextColumn("step"), MofNCompleteColumn(), BarColumn(bar_width=24), TextColumn("{task.fields[numbers]}"),
-                TextColumn("left"), TimeRemainingColumn(), console=self.console,
-            )  # fmt: skip
-            self.task = self.bar.add_task("train", total=total, completed=row["step"] - 1, numbers="")
-            self.bar.start()
-        assert self.task is not None
-        self.bar.update(self.task, completed=row["step"], numbers=_numbers(row))
+        if self.rows and self.rows[-1]["stage"] != row["stage"]:
+            self._end_table()
+        if self.live is None:
+            self.live = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
+            self.live.start()
+            self.first_step, self.began = row["step"], time.monotonic()
+        self.rows.append(row)
         if row["status"] != "updated":
             self.say(f"step {row['step']}: {row['status']}")
+        self.live.update(self._table(total), refresh=True)
+
+    def _end_table(self) -> None:
+        """Leave the table as it is; the next step begins another."""
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+        self.rows.clear()
+
+    def _table(self, total: int) -> Group:
+        """The last steps of the stage, with the columns that have anything to say of one of them."""
+        row = self.rows[-1]
+        title = f"{row['stage']}   step {row['step']} of {total}   {_speed(row)}{self._left(row['step'], total)}"
+        table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), collapse_padding=True, pad_edge=False)
+        columns = [column for column in COLUMNS if any(column.of(row) not in ("", column.silent) for row in self.rows)]
+        if any(column.key == "reward_mean" for column in columns):  # a surrogate's value says nothing beside it
+            columns = [column for column in columns if column.key != "loss"]
+        for column in columns:
+            table.add_column(column.title, justify="right", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(column.of(row) for column in columns))
+        return Group(Text(title, style="bold", no_wrap=True, overflow="ellipsis"), table)
+
+    def _left(self, done: int, total: int) -> str:
+        """How long it will take at the speed so far, evaluations included; nothing before two steps are done."""
+        steps = done - self.first_step
+        if steps == 0 or done == total:
+            return ""
+        return f"   about {_duration((time.monotonic() - self.began) / steps * (total - done))} left"
 
     def evaluation(self, row: Mapping[str, Any]) -> None:
         result = row["eval"]
@@ -107,8 +174,6 @@ class ConsoleDisplay:
 
 def _numbers(row: Mapping[str, Any]) -> str:
     """The few numbers of a step that a person follows."""
-    seconds = sum(row["seconds"].values())
-    tokens = (row["tokens_sampled"] or row["tokens_trained"]) / seconds if seconds else 0.0
     reward = f"reward {row['reward_mean']:.2f}" if row["reward_mean"] is not None else f"loss {_number(row['loss'])}"
     if row.get("pair_accuracy") is not None:
         reward += f"  pairs in order {row['pair_accuracy']:.2f}"
@@ -116,7 +181,22 @@ def _numbers(row: Mapping[str, Any]) -> str:
         reward += f"  steps judged right {row['step_accuracy']:.2f}"
     unscored = f"  {row['frac_not_scored']:.0%} not scored" if row.get("frac_not_scored") else ""
     flag = "" if row["status"] == "updated" else f"  {row['status']}"
-    return f"{row['stage']}  {reward}  {tokens:.0f} tokens/s{unscored}{flag}"
+    return f"{row['stage']}  {reward}  {_speed(row)}{unscored}{flag}"
+
+
+def _speed(row: Mapping[str, Any]) -> str:
+    """Tokens sampled per second of the whole step; where none were, tokens trained on."""
+    seconds = sum(row["seconds"].values())
+    tokens = (row["tokens_sampled"] or row["tokens_trained"]) / seconds if seconds else 0.0
+    return f"{tokens:.0f} tokens/s"
+
+
+def _duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`."""
+    minutes = round(seconds / 60)
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _between(ends: Sequence[float] | None) -> str:
