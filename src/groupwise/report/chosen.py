@@ -56,7 +56,8 @@ def choose(index: LedgerIndex, groups: int = GROUPS, size: int = BYTES) -> list[
         if room < 0 and taken:
             break
         taken[key] = group
-    return [taken[key] for key in sorted(taken, key=lambda key: (key[0] != "training", key[1]))]
+    keys = ((entry.source, entry.step, entry.id) for entry in index.entries())
+    return [taken[key] for key in keys if key in taken]
 
 
 def _by_kind(index: LedgerIndex) -> list[list[Entry]]:

@@ -113,7 +113,7 @@ class LedgerIndex:
         self.found = found
 
     def entries(self, source: str | None = None) -> list[Entry]:
-        """All groups, or those of one source: training first, in order of steps, and within them as they were written."""
+        """All groups, or those of one source: training first, by step, and within a step as they were written."""
         return [entry for found in self.found.values() for entry in found if source in (None, entry.source)]
 
     def find(self, show: str = "all", search: str = "", source: str | None = None) -> list[Entry]:

@@ -77,7 +77,6 @@ class Watch:
         offset, count = _whole(words.get("offset", "0")), _whole(words.get("count", "40"))
         if source is None or show not in SHOWN or offset is None or count is None:
             return _refused("no such run, choice or stretch")
-        source.index.refresh()
         found = source.index.find(show, words.get("search", ""), words.get("source"))
         stretch = found[offset : offset + min(count, MOST)]
         return _json({"total": len(found), "groups": [entry.to_json() for entry in stretch]})
@@ -96,8 +95,12 @@ class Watch:
         return json.dumps([source.state() for source in self.sources])
 
     def _source(self, words: Words) -> Source | None:
+        """The run that is asked about, its index up to date."""
         place = _whole(words.get("run", "0"))
-        return self.sources[place] if place is not None and place < len(self.sources) else None
+        if place is None or place >= len(self.sources):
+            return None
+        self.sources[place].index.refresh()
+        return self.sources[place]
 
 
 def server_of(folders: Sequence[str | Path], port: int) -> ThreadingHTTPServer:

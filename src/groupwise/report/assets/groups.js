@@ -50,7 +50,7 @@ function showGroups(runs, live) {
   browser.more = make("button", { type: "button", class: "more", text: "More", on: { click: () => find(browser, browser.offset + PAGE) } });
   browser.words = () => ({ show: show.value, search: search.value, source: source.value, run: Number(run.value) });
   browser.search = (text, from) => { search.value = text; source.value = from; show.value = "all"; return find(browser); };
-  if (!runs.some((each) => each.recorded.training)) source.value = "evaluation";
+  if (runs.every((each) => !each.recorded.training && each.recorded.evaluation)) source.value = "evaluation";
   if (runs[0].mixed) show.value = "mixed";
   find(browser);
   const filters = make("form", { class: "toolbar", on: { submit: (event) => event.preventDefault() } },
