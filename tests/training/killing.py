@@ -25,6 +25,7 @@ PLACES: dict[str, tuple[Any, str, int, str]] = {
     "inside the update": (Update, "_apply", 1, "before"),
     "after the update": (Update, "step", 1, "after"),
     "before the ledger": (ledger, "write", 1, "before"),
+    "inside the ledger": (ledger.parquet, "write_table", 1, "after"),
     "between ledger and metrics": (metrics, "append", 1, "before"),
     "before saving": (checkpoint, "write", 1, "before"),
     "while files are flushed": (checkpoint, "_flush", 3, "before"),
