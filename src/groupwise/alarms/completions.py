@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
 
-from groupwise.alarms.chance import standard_error
 from groupwise.alarms.contract import CLEAR, WINDOW, Alarm, Seen
-from groupwise.alarms.history import History, Series
+from groupwise.alarms.history import Change, History, Series
+
+COMPARED = 16
+"""Steps of the stage's start and of its end that are compared."""
 
 
-def clear_rise(series: Series, least: float) -> tuple[float, float] | None:
-    """Means of the first and the last steps where they rose by `least` and clearly beyond chance."""
-    if len(series) < 2 * WINDOW:
-        return None
-    first, last = series.first(WINDOW), series.last(WINDOW)
-    before, now = fmean(first), fmean(last)
-    return (before, now) if now - before >= max(least, CLEAR * standard_error(first, last)) else None
+def clear_rise(series: Series, least: float) -> Change | None:
+    """The change from the first to the last steps where it is a rise by `least` and clearly beyond chance."""
+    change = series.change(COMPARED)
+    return change if change is not None and change.now - change.before >= max(least, CLEAR * change.error) else None
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Truncation(Alarm):
     name = "truncation"
     severity = "warning"
     needs = ("frac_truncated",)
-    within = 12
+    within = 16
     why = "a completion that is cut off is mostly judged wrong for its length, whatever it was about to say"
     advice = (
         "raise `sampling.max_tokens`, set `algorithm.soft_overlong` or `algorithm.overlong_filter`, "
@@ -44,8 +42,9 @@ class Truncation(Alarm):
             return None
         risen = clear_rise(share, self.rise)
         if risen is not None:
-            text = f"{now:.0%} of completions are cut off, after {risen[0]:.0%} in the first {WINDOW} steps"
-            return Seen(text, share.since(lambda value: value > sum(risen) / 2))
+            before, now, _ = risen
+            text = f"{now:.0%} of completions are cut off, after {before:.0%} in the first {COMPARED} steps"
+            return Seen(text, share.since(lambda value: value > (before + now) / 2))
         if now < self.level:
             return None
         text = f"{now:.0%} of completions are cut off (mean of {WINDOW} steps)"
@@ -73,19 +72,17 @@ class WrongLength(Alarm):
     """Tokens: fewer cost nothing."""
 
     def seen(self, history: History) -> Seen | None:
-        wrong, right = history["wrong_length_mean"], history["correct_length_mean"]
-        risen = clear_rise(wrong, self.least)
-        if risen is None or len(right) < 2 * WINDOW:
+        wrong, right = history["wrong_length_mean"], history["correct_length_mean"].change(COMPARED)
+        risen, apart = clear_rise(wrong, self.least), clear_rise(history["wrong_to_correct_length"], 0.0)
+        if risen is None or apart is None or right is None:
             return None
-        before, now = risen
-        right_before, right_now = fmean(right.first(WINDOW)), fmean(right.last(WINDOW))
-        if now < self.factor * before or now / right_now < self.apart * before / right_before:
+        if risen.now < self.factor * risen.before or apart.now < self.apart * apart.before:
             return None
         text = (
-            f"wrong completions have {now:.0f} tokens, after {before:.0f} in the first {WINDOW} steps; "
-            f"right ones {right_now:.0f}, after {right_before:.0f}"
+            f"wrong completions have {risen.now:.0f} tokens, after {risen.before:.0f} in the first {COMPARED} steps; "
+            f"right ones {right.now:.0f}, after {right.before:.0f}"
         )
-        return Seen(text, wrong.since(lambda value: value > (1 + self.factor) / 2 * before))
+        return Seen(text, wrong.since(lambda value: value > (1 + self.factor) / 2 * risen.before))
 
 
 @dataclass(frozen=True)
@@ -95,13 +92,13 @@ class Repetition(Alarm):
     name = "repetition"
     severity = "warning"
     needs = ("repetition_mean",)
-    within = 12
+    within = 16
     why = "text that loops is the first sign of a reward that pays for length, and of a policy that falls apart"
     advice = (
         "read the longest completions, add a `repetition` reward, lower `optimizer.learning_rate`, "
         "set `algorithm.beta` above 0"
     )
-    rise: float = 0.1
+    rise: float = 0.15
     """Of the pieces of four tokens; reasoning that restates its task repeats more than this, but from the start."""
 
     def seen(self, history: History) -> Seen | None:
@@ -109,8 +106,7 @@ class Repetition(Alarm):
         risen = clear_rise(share, self.rise)
         if risen is None:
             return None
-        before, now = risen
-        text = (
-            f"{now:.0%} of a completion's four-token pieces are repeats, after {before:.0%} in the first {WINDOW} steps"
-        )
+        before, now, _ = risen
+        began = f"after {before:.0%} in the first {COMPARED} steps"
+        text = f"{now:.0%} of a completion's four-token pieces are repeats, {began}"
         return Seen(text, share.since(lambda value: value > (before + now) / 2))

@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean, median
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from groupwise.alarms.chance import standard_error
+from groupwise.alarms.chance import error_without_change
+
+
+class Change(NamedTuple):
+    """Two means, and the standard error that their difference would have if nothing had changed."""
+
+    before: float
+    now: float
+    error: float
 
 
 class Series:
@@ -46,22 +54,20 @@ class Series:
             start += 1
         return self.steps[min(start, len(self.steps) - 1)]
 
-    def moved(self, count: int, errors: float) -> bool | None:
-        """Whether the means of the first and of the last values differ by more than so many standard errors.
-
-        None where the two would overlap.
-        """
+    def change(self, count: int) -> Change | None:
+        """From the mean of the first values to that of the last; None where the two would overlap."""
         if len(self.values) < 2 * count:
             return None
-        before, after = self.values[:count], self.values[-count:]
-        return abs(fmean(after) - fmean(before)) > errors * standard_error(before, after)
+        first = self.values[:count]
+        return Change(fmean(first), fmean(self.values[-count:]), error_without_change(first))
 
 
 class History:
     """Every metric of a stage so far, by its name in `metrics.jsonl`; `seconds.update` names one of an object.
 
     Beside them: `no_signal` (1 in a step without signal, else 0), `clip_fraction` (both sides), `fresh_sampler_gap`
-    (the gap in the first update of a rollout, where policy and sampler have the same weights), `step_seconds`, and
+    (the gap in the first update of a rollout, where policy and sampler have the same weights),
+    `wrong_to_correct_length` (a quotient), `step_seconds`, and
     `tokens_per_second` of the steps that sample, or of all where none does.
     """
 
@@ -115,6 +121,9 @@ def _derived(row: Mapping[str, Any]) -> dict[str, float]:
     begins_rollout = row.get("completion_length_mean") is not None
     if begins_rollout and row.get("sampler_gap_max") is not None:
         found["fresh_sampler_gap"] = row["sampler_gap_max"]
+    wrong, correct = row.get("wrong_length_mean"), row.get("correct_length_mean")
+    if wrong and correct:
+        found["wrong_to_correct_length"] = wrong / correct
     seconds = sum(row["seconds"].values()) if row.get("seconds") else 0.0
     tokens = row.get("tokens_sampled") or row.get("tokens_trained")
     if begins_rollout and seconds and tokens:

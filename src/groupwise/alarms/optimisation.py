@@ -16,7 +16,7 @@ class GradientSpikes(Alarm):
     name = "gradient-spikes"
     severity = "warning"
     needs = ("grad_norm",)
-    within = 8
+    within = 12
     why = "clipping bounds each step, but a spike's direction is that of few tokens, and Adam remembers it"
     advice = (
         "lower `optimizer.learning_rate` or `optimizer.max_grad_norm`, raise `optimizer.warmup_steps`, "
@@ -24,8 +24,8 @@ class GradientSpikes(Alarm):
     )
     factor: float = 8.0
     """Times the median of the 32 steps before; the share of groups with signal alone moves it by a factor of 3."""
-    least: int = 2
-    """In eight steps: clipping takes care of a single one."""
+    least: int = 3
+    """In eight steps: clipping takes care of one, and two may meet by chance."""
 
     def seen(self, history: History) -> Seen | None:
         norm = history["grad_norm"]
@@ -51,25 +51,26 @@ class IdleLearningRate(Alarm):
     name = "idle-learning-rate"
     severity = "warning"
     needs = ("reward_mean", "entropy", "completion_length_mean", "grad_norm", "learning_rate")
-    within = 64
+    within = 96
     why = "the run costs what a run costs and learns nothing"
     advice = (
         "raise `optimizer.learning_rate` tenfold, shorten `optimizer.warmup_steps`; where weights are in bfloat16 and "
         'small steps round to nothing, set `model.dtype = "float32"`'
     )
-    steps: int = 64
+    steps: int = 96
     """From the stage's start: slow runs too have moved entropy by then."""
-    compared: int = 24
+    compared: int = 32
     """Steps at each end."""
     errors: float = 2.0
     """Standard errors within which the ends are called equal."""
-    relative: float = 0.05
-    """Change of entropy that is called none: its spread between steps hides less."""
+    relative: float = 0.1
+    """Change of entropy that as many standard errors must rule out: where steps differ much, nothing is said."""
     solved: float = 0.95
     """A policy that is right this often has nothing left to change."""
 
     def seen(self, history: History) -> Seen | None:
         watched = ("reward_mean", "entropy", "completion_length_mean")
+        changes = {name: history[name].change(self.compared) for name in watched}
         if any(len(history[name]) < self.steps for name in watched):
             return None
         rate, norm, correct = history["learning_rate"], history["grad_norm"], history["correct_mean"].mean(WINDOW)
@@ -77,15 +78,16 @@ class IdleLearningRate(Alarm):
             return None
         if correct is not None and correct >= self.solved:
             return None
-        ends = {name: (history[name].first(self.compared), history[name].last(self.compared)) for name in watched}
-        if any(history[name].moved(self.compared, self.errors) for name in watched):
+        if any(change and abs(change.now - change.before) > self.errors * change.error for change in changes.values()):
             return None
-        before, after = (sum(values) / self.compared for values in ends["entropy"])
-        if abs(after - before) > self.relative * before:
+        entropy = changes["entropy"]
+        assert entropy is not None
+        most = abs(entropy.now - entropy.before) + self.errors * entropy.error
+        if most > self.relative * entropy.before:
             return None
         reward = history["reward_mean"].mean(self.compared)
         text = (
-            f"after {len(history['reward_mean'])} steps reward ({reward:.3g}), entropy ({after:.3g}) and length are "
-            f"what they were, with a gradient of {median(norm.values):.3g} and a learning rate of {rate.values[-1]:.3g}"
+            f"after {len(history['reward_mean'])} steps reward ({reward:.3g}), entropy ({entropy.now:.3g}) and length "
+            f"are what they were; the gradient is {median(norm.values):.3g}, the learning rate {rate.values[-1]:.3g}"
         )
         return Seen(text, history["reward_mean"].steps[0])

@@ -13,6 +13,9 @@ HEADINGS = {"serious": "Serious", "warning": "Warnings"}
 
 def lines_of(findings: Sequence[Finding], checked: Collection[str], steps: int, width: int = 80) -> Iterator[str]:
     """The findings by severity, or that there are none; then what was looked at. No line is longer than `width`."""
+    if steps == 0:
+        yield "No step is recorded yet."
+        return
     for severity, heading in HEADINGS.items():
         of_it = [finding for finding in findings if finding.severity == severity]
         if of_it:

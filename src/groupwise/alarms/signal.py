@@ -85,7 +85,7 @@ class RewardPart(Alarm):
     within = 48
     why = "the reward goes up and the task gets worse: the policy has found the part that is easiest to please"
     advice = (
-        "lower that part's weight in `rewards`, or pay it only where the answer is right; read completions with "
+        "lower that part's `rewards.weight`, or pay it only where the answer is right; read completions with "
         "`groupwise audit`; choose checkpoints by a metric that is no reward"
     )
     least: int = 32
