@@ -91,6 +91,33 @@ def test_surprise_is_being_unlike_the_siblings_times_being_improbable(tmp_path: 
     assert [entry.prompt_id for entry in index_of(tmp_path / "run").find("surprising")] == ["odd", "likely"]
 
 
+def test_titles_leave_out_the_lines_that_all_prompts_of_a_step_begin_with(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    template = "<system>\nYou are careful.\n<user>\nName {}\nand more" + " words" * 100
+    add_step(run, 1, {"a cat": [RIGHT, WRONG], "a car": [RIGHT, WRONG]}, prompt=template)
+    add_step(run, 2, {"alone": [RIGHT, WRONG]}, prompt="One line {}")
+    titles = [entry.title for entry in index_of(tmp_path / "run").entries()]
+    assert titles[0].startswith("Name a cat and more words") and titles[0].endswith(" ...") and len(titles[0]) < 200
+    assert titles[1].startswith("Name a car") and titles[2] == "One line alone"
+
+
+def test_the_alarms_of_a_live_page_see_new_rows_and_start_again_where_the_run_went_back(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    collapsed = [metric_row(step, entropy=2.0 if step < 20 else 0.001) for step in range(1, 41)]
+    write_metrics(run, collapsed[:10])
+    (source,) = sources_of([run.path])
+
+    def said() -> list[str]:
+        return [one["alarm"] for one in source.contents()["alarms"]["findings"]]
+
+    assert said() == []
+    write_metrics(run, collapsed[10:])
+    assert "entropy-collapse" in said() and said() == said()
+    run.metrics.unlink()
+    write_metrics(run, [metric_row(step, entropy=2.0) for step in range(1, 31)])
+    assert "entropy-collapse" not in said()
+
+
 def test_an_index_reads_what_changed_and_forgets_what_is_gone(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     add_step(run, 1, {"a": [RIGHT, WRONG]})

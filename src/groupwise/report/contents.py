@@ -7,9 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from groupwise.alarms import Watcher
 from groupwise.errors import RunFolderError
 from groupwise.report import chosen, numbers, pass_rates
-from groupwise.report.facts import alarms_of, changes_of, facts_of, objective_of
+from groupwise.report.facts import changes_of, facts_of, objective_of
 from groupwise.report.ledger_index import LedgerIndex
 from groupwise.telemetry import metrics
 from groupwise.telemetry.run_folder import RunFolder
@@ -24,6 +25,8 @@ class Source:
     def __init__(self, folder: RunFolder, name: str) -> None:
         self.folder, self.name = folder, name
         self.index = LedgerIndex(folder)
+        self.alarms = Watcher()
+        self.watched: list[dict[str, Any]] = []
 
     def state(self) -> tuple[int, ...]:
         """Differs where the run has recorded something since."""
@@ -44,7 +47,7 @@ class Source:
             "facts": facts_of(self.folder, steps),
             "objective": objective_of(self.folder),
             "changes": changes_of(self.folder),
-            "alarms": alarms_of(rows),
+            "alarms": self._alarms(rows),
             "settings": self.folder.run_file.read_text("utf-8"),
             "stages": _stages(steps),
             "curves": {name: _short(numbers.thinned(curve)) for name, curve in curves.items()},
@@ -57,6 +60,19 @@ class Source:
             "dropped_steps": int(curves.get("ledger_dropped_steps", ([], [0]))[1][-1]),
             "mixed": sum(entry.mixed for entry in training),
         }
+
+    def _alarms(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """What the alarms of today say, whatever was said during the run, and which had the numbers they need.
+
+        They see only rows that are new, for a run that goes on; all where the run went back to a checkpoint.
+        """
+        if rows[: len(self.watched)] != self.watched:
+            self.alarms, self.watched = Watcher(), []
+        for row in rows[len(self.watched) :]:
+            self.alarms.see(row)
+        self.watched = rows
+        told = [finding.to_json() for finding in self.alarms.findings]
+        return {"findings": told, "checked": sorted(self.alarms.checked)}
 
 
 def sources_of(paths: Sequence[str | Path]) -> list[Source]:

@@ -1,4 +1,4 @@
-"""What stands above the curves: which run this is, what it optimises, what it changed, what the alarms say."""
+"""What stands above the curves: which run this is, what it optimises, what it changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from groupwise.alarms import Watcher
 from groupwise.telemetry.run_folder import RunFolder
 from groupwise.telemetry.summary import Summary, summarise
 
@@ -49,17 +48,6 @@ def changes_of(folder: RunFolder) -> list[dict[str, Any]]:
     evaluation."""
     summary: Summary | None = summarise(folder)
     return [] if summary is None else [vars(change) for change in summary.changes]
-
-
-def alarms_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the alarms say of these rows of metrics: `findings`, and the names of those that had the numbers they need.
-
-    They are asked anew, so that the page of an old run says what the alarms of today know.
-    """
-    watcher = Watcher()
-    for row in rows:
-        watcher.see(row)
-    return {"findings": [finding.to_json() for finding in watcher.findings], "checked": sorted(watcher.checked)}
 
 
 def _object(path: Path) -> dict[str, Any]:

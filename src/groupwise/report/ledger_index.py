@@ -6,6 +6,7 @@ are read when a reader asks for them. A file that was read is read again only wh
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Entry:
     id: str
     prompt_id: str
     title: str
-    """The end of the prompt, which is where prompts differ."""
+    """The prompt without the lines that all prompts of its file begin with, in one line."""
     rewards: tuple[float | None, ...]
     correct: tuple[bool | None, ...]
     kept: bool
@@ -165,12 +166,13 @@ def entries_of(file: Path, source: str) -> list[Entry]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row, length, log_prob in zip(table.select(list(COLUMNS)).to_pylist(), lengths, log_probs, strict=True):
         groups.setdefault(row["group_id"], []).append(row | {"tokens": length or 0, "log_prob": log_prob})
-    return [_entry(file, source, rows) for rows in groups.values()]
+    shared = _shared_lines({rows[0]["prompt"] for rows in groups.values()})
+    return [_entry(file, source, rows, shared) for rows in groups.values()]
 
 
-def _entry(file: Path, source: str, rows: Sequence[Mapping[str, Any]]) -> Entry:
+def _entry(file: Path, source: str, rows: Sequence[Mapping[str, Any]], shared: int) -> Entry:
     first = rows[0]
-    prompt = " ".join(first["prompt"][-4 * TITLE :].split())
+    title = " ".join(first["prompt"][shared : shared + 4 * TITLE].split())
     return Entry(
         file=file,
         source=source,
@@ -178,7 +180,7 @@ def _entry(file: Path, source: str, rows: Sequence[Mapping[str, Any]]) -> Entry:
         stage=first["stage"],
         id=first["group_id"],
         prompt_id=first["prompt_id"],
-        title=prompt if len(prompt) <= TITLE else f"... {prompt[-TITLE:]}",
+        title=title if len(title) <= TITLE else f"{title[:TITLE]} ...",
         rewards=tuple(row["reward"] for row in rows),
         correct=tuple(row["correct"] for row in rows),
         kept=all(row["kept"] for row in rows),
@@ -187,6 +189,11 @@ def _entry(file: Path, source: str, rows: Sequence[Mapping[str, Any]]) -> Entry:
         longest=max(row["tokens"] for row in rows),
         surprise=_surprise(rows),
     )
+
+
+def _shared_lines(prompts: set[str]) -> int:
+    """How many characters the lines have that all of these begin with: those of a template and a system's message."""
+    return os.path.commonprefix(list(prompts)).rfind("\n") + 1 if len(prompts) > 1 else 0
 
 
 def _surprise(rows: Sequence[Mapping[str, Any]]) -> float:

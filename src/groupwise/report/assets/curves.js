@@ -76,7 +76,7 @@ function card(chart, lines) {
   const place = make("div", { class: "plot", tabindex: 0, role: "group", "aria-roledescription": "chart",
     "aria-describedby": `${chart.id}-about` });
   const one = { chart, lines, place, at: make("span", { class: "at", "aria-live": "polite" }), legend: make("ul", { class: "legend" }) };
-  const picture = () => svgOf(chart, one.lines, ...range(), view.window);
+  const picture = () => svgOf(chart, one.lines, ...range(), windowOf(chart));
   const button = (word, give) => make("button", { type: "button", class: "small", text: word,
     "aria-label": `Save ${chart.title} as ${word}`, on: { click: give } });
   one.figure = make("figure", { class: "card", id: `chart-${chart.id}` },
@@ -93,8 +93,13 @@ function card(chart, lines) {
   return one.figure;
 }
 
+/** A few evaluations are not smoothed. */
+function windowOf(chart) {
+  return chart.points ? 1 : view.window;
+}
+
 /** All steps of these lines, and for uPlot one list per curve: raw, and smoothed above it. */
-function table(lines) {
+function table(lines, window) {
   const steps = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const at = new Map(steps.map((step, place) => [step, place]));
   const column = (line, values) => {
@@ -103,20 +108,20 @@ function table(lines) {
     return filled;
   };
   return [steps, ...lines.map((line) => column(line, line.values)),
-    ...lines.map((line) => column(line, smoothed(line.values, view.window)))];
+    ...lines.map((line) => column(line, smoothed(line.values, window)))];
 }
 
 function redraw(one) {
   one.place.setAttribute("aria-label", sentence(one.chart, one.lines));
   one.plot?.destroy();
-  one.plot = new uPlot(options(one), table(one.lines), one.place);
+  one.plot = new uPlot(options(one), table(one.lines, windowOf(one.chart)), one.place);
   one.plot.over.addEventListener("dblclick", () => zoomTo(null));
   showLegend(one);
 }
 
 function options(one) {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-  const smooth = view.window > 1;
+  const smooth = windowOf(one.chart) > 1;
   const ink = (line) => colour(line.colour);
   const points = one.chart.points ? { show: true, size: 7, fill: colour("raised") } : {};
   const pale = one.lines.map((line) => ({ label: line.label, show: line.shown, stroke: ink(line), dash: line.dash,
@@ -124,7 +129,7 @@ function options(one) {
   const strong = one.lines.map((line) => ({ label: line.label, show: line.shown && smooth, stroke: ink(line),
     dash: line.dash, spanGaps: true, width: 2, points: { show: false } }));
   return {
-    width: one.place.clientWidth || 300, height: CHART_HEIGHT, legend: { show: false }, pxAlign: 0, padding: [8, 12, 0, 0],
+    width: one.place.clientWidth || 300, height: CHART_HEIGHT, legend: { show: false }, pxAlign: 0, padding: [8, 22, 0, 0],
     scales: {
       x: { time: false, range: () => range() },
       y: { range: () => rangeOf(...extent(one.lines, ...range())) },

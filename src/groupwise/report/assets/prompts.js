@@ -12,7 +12,7 @@ function heatMap(map, browser) {
   const told = make("output", { class: "told", text: " " });
   const cells = [], width = map.spans.length;
   const rows = map.prompts.map((prompt) => make("tr", {},
-    make("th", { scope: "row" }, make("bdi", { text: prompt.title.slice(-48) })),
+    make("th", { scope: "row" }, make("bdi", { text: prompt.title })),
     ...prompt.cells.map((cell, place) => {
       const td = make("td", { role: "gridcell", "aria-label": cellWords(map, prompt, place) });
       if (cell && cell[1]) td.style.setProperty("--rate", `${Math.round((100 * cell[0]) / cell[1])}%`);
@@ -53,5 +53,5 @@ function cellWords(map, prompt, place) {
   const [first, last] = map.spans[place], cell = prompt.cells[place];
   const when = first === last ? `step ${first}` : `steps ${first} to ${last}`;
   const rate = !cell ? "not asked" : !cell[1] ? "not judged" : map.verdicts ? `${cell[0]} of ${cell[1]} right` : `${number(cell[0] / cell[1])} of 1`;
-  return `${prompt.title.slice(-48)} · ${when} · ${rate}`;
+  return `${prompt.title.slice(0, 60)} · ${when} · ${rate}`;
 }
