@@ -37,10 +37,11 @@ from groupwise.training.update import UPDATED, Outcome
 from groupwise.types import Batch, Completion, Group, Prompt, Score, Segment
 
 GROUPS, SIZE, BYTES = 8, 8, 20_000
-WORDS = (
-    "therefore because the answer must remain between positive numbers another solution follows when both equations hold "
-    "and so we multiply every coefficient by seven, which gives 119; naïve attempts fail. Consider however: \n\n"
-).split(" ")
+TEXT = (
+    "therefore because the answer must remain between positive numbers another solution follows when both equations "
+    "hold and so we multiply every coefficient by seven, which gives 119; naïve attempts fail. Consider however: \n\n"
+)
+WORDS = TEXT.split(" ")
 
 
 def rollout(tokenizer, step: int) -> tuple[list[Group], Batch]:
