@@ -27,7 +27,7 @@ const SECTIONS = [
       series: [["ratio_max", "largest ratio"]] },
     { id: "gradient", title: "Gradient norm", about: "Before clipping.",
       series: [["grad_norm", "policy"], ["critic_grad_norm", "critic"]] },
-    { id: "rate", title: "Learning rate", about: "What the schedule gives each step.", series: [["learning_rate", "learning rate"]] },
+    { id: "rate", title: "Learning rate", about: "What the schedule gives each step.", plain: true, series: [["learning_rate", "learning rate"]] },
     { id: "loss", title: "Loss", about: "Near 0 in group-relative methods, whatever is learned.",
       series: [["loss", "policy"], ["value_loss", "critic"]] },
     { id: "gap", title: "Sampler gap", about: "Largest difference between a token's log-prob when sampled and when trained on.",
@@ -65,6 +65,7 @@ function linesOf(chart, runs) {
         colour: `line-${(several ? place : number) % 8}`,
         dash: DASHES[(several ? number : Math.floor(number / 8)) % DASHES.length],
         steps: curve[0], values: curve[1], interval: intervalOf(run, interval), shown: true,
+        begins: run.stages.map(([, step]) => step),
       });
       if (lines.slice(0, -1).some((other) => alike(other, lines.at(-1)))) lines.at(-1).dash = DASHES[1];
     });

@@ -93,9 +93,9 @@ function card(chart, lines) {
   return one.figure;
 }
 
-/** A few evaluations are not smoothed. */
+/** A few evaluations, and what is no measurement, are not smoothed. */
 function windowOf(chart) {
-  return chart.points ? 1 : view.window;
+  return chart.points || chart.plain ? 1 : view.window;
 }
 
 /** All steps of these lines, and for uPlot one list per curve: raw, and smoothed above it. */
@@ -108,7 +108,7 @@ function table(lines, window) {
     return filled;
   };
   return [steps, ...lines.map((line) => column(line, line.values)),
-    ...lines.map((line) => column(line, smoothed(line.values, window)))];
+    ...lines.map((line) => column(line, smoothedLine(line, window)))];
 }
 
 function redraw(one) {

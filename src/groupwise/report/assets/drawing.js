@@ -13,6 +13,12 @@ function smoothed(values, window) {
   });
 }
 
+/** The values of a line smoothed within each stage: what one stage ends with says nothing of the next. */
+function smoothedLine(line, window) {
+  const bounds = [0, ...line.begins.map((step) => line.steps.findIndex((each) => each >= step)).filter((place) => place > 0), line.steps.length];
+  return bounds.slice(1).flatMap((end, place) => smoothed(line.values.slice(bounds[place], end), window));
+}
+
 /** Lowest and highest of the axis for values between these two, with room; a quantity that has no negatives keeps 0. */
 function rangeOf(low, high) {
   if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];

@@ -34,7 +34,7 @@ function svgOf(chart, lines, from, to, window) {
 }
 
 function drawLine(root, line, place, { from, to, x, y, window, points }) {
-  const ink = PRINTED[Number(line.colour.split("-")[1])], values = smoothed(line.values, window);
+  const ink = PRINTED[Number(line.colour.split("-")[1])], values = smoothedLine(line, window);
   const inside = line.steps.map((step, at) => [step, at]).filter(([step]) => step >= from && step <= to);
   const path = (list) => inside.map(([step, at]) => `${x(step).toFixed(2)},${y(list[at]).toFixed(2)}`).join(" ");
   const stroke = { fill: "none", stroke: ink, "stroke-dasharray": line.dash.join(" ") || "none" };

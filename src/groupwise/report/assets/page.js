@@ -21,7 +21,7 @@ function showFacts(runs) {
 /** The table that training ends with. */
 function changesOf(run) {
   if (!run.changes.length) return null;
-  const head = ["", "before", "after", "difference [95 %]"].map((text) => make("th", { scope: "col", text }));
+  const head = ["", "before", "after", "difference [95\u00a0%]"].map((text) => make("th", { scope: "col", text }));
   const rows = run.changes.map((change) => make("tr", {}, make("th", { scope: "row", text: change.name }),
     make("td", { text: number(change.before) }), make("td", { text: number(change.after) }),
     make("td", { text: change.difference === null ? "" : `${signed(change.difference)}${change.interval ? ` [${change.interval.map(signed).join(", ")}]` : ""}` })));
