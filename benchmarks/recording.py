@@ -105,7 +105,8 @@ def main(steps: int, max_mb: int) -> None:
         waited, worked = (1000 * statistics.median(column) for column in list(zip(*part, strict=True))[:2])
         print(f"{name}: the loop waits {waited:.1f} ms, the thread works {worked:.0f} ms (medians)")
     print(f"last step: the loop waits {1000 * found[-1][0]:.1f} ms")
-    print(f"memory: {found[min(49, steps - 1)][2]:.0f} MB after step 50, {found[-1][2]:.0f} MB after step {steps}")
+    early = min(50, steps)
+    print(f"memory: {found[early - 1][2]:.0f} MB after step {early}, {found[-1][2]:.0f} MB after step {steps}")
     print(f"rollouts/: {files} files, {size:.0f} MB, cap {max_mb} MB")
 
 
