@@ -9,6 +9,9 @@ from typing import Any, NamedTuple, Self
 
 from groupwise.alarms.chance import error_without_change
 
+MEMORY = 256
+"""Steps that rules look back on beside a stage's start: what is slower is learning, and long runs stay cheap to ask."""
+
 
 class Change(NamedTuple):
     """Two means, and the standard error that their difference would have if nothing had changed."""
@@ -46,9 +49,12 @@ class Series:
         return median(self.values[-count:]) if len(self.values) >= count else None
 
     def since(self, beyond: Callable[[float], bool]) -> int:
-        """The step at which the stretch began that goes on now: before it, two values in a row were not beyond."""
-        start = len(self.values)
-        while start > 0 and any(beyond(value) for value in self.values[max(0, start - 2) : start]):
+        """The step at which the stretch began that goes on now: before it, two values in a row were not beyond.
+
+        No further back than `MEMORY` values.
+        """
+        start, least = len(self.values), max(0, len(self.values) - MEMORY)
+        while start > least and any(beyond(value) for value in self.values[max(0, start - 2) : start]):
             start -= 1
         while start < len(self.values) - 1 and not beyond(self.values[start]):
             start += 1

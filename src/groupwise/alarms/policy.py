@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from groupwise.alarms.contract import WINDOW, Alarm, Seen
-from groupwise.alarms.history import History
+from groupwise.alarms.history import MEMORY, History
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,12 @@ class EntropyExplosion(Alarm):
     """Nats per token: nearly three times as many tokens to choose among at every place."""
     factor: float = 2.0
     """Where entropy is high from the start, a nat more is little."""
-    memory: int = 256
-    """Steps looked back on: what is slower than that is learning."""
 
     def seen(self, history: History) -> Seen | None:
         entropy = history["entropy"]
         if len(entropy) < 2 * WINDOW or not len(history["reward_mean"]):
             return None
-        past = entropy.values[max(0, len(entropy) - self.memory) : len(entropy) - WINDOW]
+        past = entropy.values[max(0, len(entropy) - MEMORY) : len(entropy) - WINDOW]
         least = min(fmean(past[start : start + WINDOW]) for start in range(0, len(past) - WINDOW + 1, WINDOW))
         now = fmean(entropy.last(WINDOW))
         limit = max(least + self.rise, self.factor * least)

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from groupwise.alarms import drift
 from groupwise.alarms.contract import WINDOW, Alarm, Seen
-from groupwise.alarms.history import History
+from groupwise.alarms.history import MEMORY, History
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,14 @@ class RewardPart(Alarm):
     )
     least: int = 32
     """Steps with eight in a quarter, so that their spread says what chance does."""
-    memory: int = 256
-    """Steps looked back on."""
 
     def seen(self, history: History) -> Seen | None:
-        reward = history["reward_mean"].last(self.memory)
-        parts = {name: series.last(self.memory) for name, series in history.named("reward_parts.").items()}
+        reward = history["reward_mean"].last(MEMORY)
+        parts = {name: series.last(MEMORY) for name, series in history.named("reward_parts.").items()}
         parts = {name: values for name, values in parts.items() if len(values) == len(reward)}
         if len(reward) < self.least or not parts:
             return None
-        correct = history["correct_mean"].last(self.memory)
+        correct = history["correct_mean"].last(MEMORY)
         means = [dict(zip(parts, values, strict=True)) for values in zip(*parts.values(), strict=True)]
         weights = drift.part_weights(list(zip(means, reward, strict=True)))
         found = drift.gamed(reward, parts, correct, weights)
