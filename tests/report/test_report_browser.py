@@ -146,14 +146,15 @@ def test_smoothing_zoom_and_hidden_lines(opened: Opened, tmp_path: Path) -> None
     write_metrics(run, [metric_row(step, reward_mean=float(step % 2), correct_mean=0.1) for step in range(1, 101)])
     with opened(write_report([run.path])) as page:
         assert "mean of 5 steps" in page.inner_text(".toolbar output")
-        over = page.locator("#chart-reward .u-over")
-        over.scroll_into_view_if_needed()
-        box = over.bounding_box()
+        page.locator("#chart-entropy").scroll_into_view_if_needed()  # both charts are in view
+        boxes = {name: page.locator(f"#chart-{name} .u-over").bounding_box() for name in ("reward", "entropy")}
+        box = boxes["reward"]
 
-        def value_at(place: float, y: float = 0.5) -> tuple[int, str]:
-            page.mouse.move(box["x"] + box["width"] * place, box["y"] + box["height"] * y)
-            step = page.inner_text("#chart-reward .at")
-            return int(step.split()[1]), page.inner_text("#chart-reward .legend li:first-child")
+        def value_at(place: float, name: str = "reward") -> tuple[int, str]:
+            here = boxes[name]
+            page.mouse.move(here["x"] + here["width"] * place, here["y"] + here["height"] / 2)
+            step = page.inner_text(f"#chart-{name} .at")
+            return int(step.split()[1]), page.inner_text(f"#chart-{name} .legend li:first-child")
 
         assert value_at(0.99)[0] >= 98 and value_at(0.01)[0] <= 3
         step, legend = value_at(0.5)
@@ -163,7 +164,8 @@ def test_smoothing_zoom_and_hidden_lines(opened: Opened, tmp_path: Path) -> None
         page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40, steps=4)
         page.mouse.up()
         assert 24 <= value_at(0.01)[0] <= 28 and 48 <= value_at(0.99)[0] <= 52
-        page.dblclick("#chart-entropy .u-over")
+        assert 24 <= value_at(0.01, "entropy")[0] <= 28 and 48 <= value_at(0.99, "entropy")[0] <= 52
+        page.mouse.dblclick(boxes["entropy"]["x"] + 100, boxes["entropy"]["y"] + 50)
         assert value_at(0.99)[0] >= 98, "a zoom in one is a zoom in all"
         before = page.locator("#chart-reward canvas").evaluate(INK)
         page.click("#chart-reward .legend li:nth-child(1) button")
@@ -263,6 +265,20 @@ def test_a_chart_is_saved_as_svg_and_png(opened: Opened, hostile_page: Path, tmp
     )
     png = (tmp_path / "chart.PNG").read_bytes()
     assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20]) == 1280 and len(png) > 5000
+
+
+def test_smoothing_stays_within_a_stage(opened: Opened, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    stages = [("0-sft", 1.0, range(1, 41)), ("1-grpo", 3.0, range(41, 81))]
+    write_metrics(run, [metric_row(step, stage=name, grad_norm=norm) for name, norm, steps in stages for step in steps])
+    with opened(write_report([run.path])) as page:
+        assert "mean of 5 steps" in page.inner_text(".toolbar output")
+        with page.expect_download() as download:
+            page.click("[aria-label='Save Gradient norm as SVG']")
+        download.value.save_as(tmp_path / "chart.svg")
+    lines = list(ElementTree.parse(tmp_path / "chart.svg").getroot().iter("{http://www.w3.org/2000/svg}polyline"))
+    heights = [{point.split(",")[1] for point in line.get("points", "").split()} for line in lines]
+    assert len(lines) == 2 and heights[0] == heights[1] and len(heights[0]) == 2
 
 
 def test_runs_are_laid_over_each_other(opened: Opened, real_run: Path, tmp_path: Path) -> None:
