@@ -1,14 +1,14 @@
 // Charts on the page. All share one range of steps and one cursor; a zoom in one is a zoom in all.
 
 const CHART_HEIGHT = 190;
-const view = { runs: [], full: [0, 1], zoom: null, window: 1, cards: [] };
+const view = { runs: [], full: [0, 1], zoom: null, window: null, cards: [] };
 
 function showCurves(runs, live) {
   view.runs = runs;
   view.cards = [];
   view.full = fullRange(runs);
   const longest = Math.max(0, ...runs.flatMap((run) => Object.values(run.curves).map((curve) => curve[0].length)));
-  view.window = WINDOWS[longest >= 60 ? 2 : 0];
+  view.window ??= WINDOWS[longest >= 60 ? 2 : 0];
   const body = make("div");
   for (const [title, charts] of SECTIONS) body.append(...chartGrid(title, charts));
   const others = otherCharts(runs);
@@ -135,7 +135,7 @@ function options(one) {
       y: { range: () => rangeOf(...extent(one.lines, ...range())) },
     },
     axes: [
-      { ...axis, size: 28, space: 60, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000] },
+      { ...axis, size: 28, space: 40, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000] },
       { ...axis, size: 58, space: 34, values: (_, found) => found.map(number) },
     ],
     series: [{}, ...pale, ...strong],

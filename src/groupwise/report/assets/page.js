@@ -88,7 +88,7 @@ async function poll(seen) {
       seen = state;
       [showFacts, showAlarms].forEach((part) => renew(part(runs)));
       renew(showPrompts(runs, browser));
-      if (!updateCurves(runs)) renew(showCurves(runs, true));
+      if (!updateCurves(runs)) document.getElementById("curves").replaceWith(showCurves(runs, true));
       if (browser.offset === 0 && !document.getElementById("groups").contains(document.activeElement)) find(browser);
     }
     note.textContent = `Live: renewed every few seconds, last at ${new Date().toLocaleTimeString()}.`;
