@@ -9,19 +9,10 @@ from typing import Any
 
 import pytest
 
-from groupwise.planning.memory import (
-    FLOAT32,
-    FUSED_BFLOAT16,
-    Packing,
-    Recipe,
-    Rollout,
-    Workload,
-    activations,
-    kv_bytes,
-    layer_activations,
-    logits,
-    predict,
-)
+from groupwise.planning.activations import FLOAT32, FUSED_BFLOAT16, Packing, activations, layer_activations, logits
+from groupwise.planning.memory import Workload, predict
+from groupwise.planning.recipes import Recipe
+from groupwise.planning.rollout import Rollout, kv_bytes
 from groupwise.planning.shape import Shape
 
 VECTORS: dict[str, dict[str, Any]] = {
