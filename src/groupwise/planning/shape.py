@@ -170,7 +170,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Numbers that the model holds; exact for the families of `FAMILIES`, Llama and Mistral."""
+        """Numbers that the model holds; exact for the families of the catalogue."""
         return self.root_parameters + sum(self._layer(index < self.dense_layers) for index in range(self.layers))
 
     @property
