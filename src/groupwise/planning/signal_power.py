@@ -24,8 +24,8 @@ x = z sqrt(V(x) / m), and
 
     power = Phi((improvement - x) / sqrt(V(improvement) / m))
 
-In simulation that is within three points of a power of 0.8, 0.9 and 0.95, and up to six too low where improvements bring
-the pass rate near 1.
+In simulation that is within three points of a power of 0.8, 0.9 and 0.95, and up to six too low where an improvement
+brings the pass rate near 1.
 """
 
 from __future__ import annotations
