@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from groupwise.algorithms import ALGORITHMS
+from groupwise.planning.activations import FUSED_BFLOAT16, Packing
+from groupwise.planning.catalogue import find
+from groupwise.planning.memory import Workload, networks_at_rest
 from groupwise.planning.networks import Network, at_rest, kept, seed_table
 from groupwise.planning.recipes import RECIPES, STORAGES
 from groupwise.planning.sharding import Sharding
@@ -58,3 +61,12 @@ def test_networks_at_rest_in_shards():
     assert parts["critic's optimiser"] == 8 * 1_000_000 / 8 and parts["reference"] == 2 * 1_000_000 / 8
     assert parts["optimiser"] == 8 * 8_000 / 8
     assert at_rest(networks, recipe, Sharding(8, 1, 2))["reference"] == 2 * 1_000_000 / 2
+
+
+def test_networks_at_rest_are_counted_once_however_they_are_spread():
+    model = find("qwen2.5-0.5b")
+    work = Workload(
+        model.shape, model.parameters, model.parameters, FUSED_BFLOAT16, Packing.sequence(64),
+        reference=True, recipe=RECIPES["mixed"], sharding=Sharding(4),
+    )  # fmt: skip
+    assert sum(networks_at_rest(work).values()) == 18 * model.parameters

@@ -157,6 +157,11 @@ def predict(work: Workload, *, checkpointing: bool) -> Prediction:
     return Prediction(tuple(phases))
 
 
+def networks_at_rest(work: Workload) -> dict[str, int]:
+    """Bytes of all networks, each once, however they are spread."""
+    return at_rest(_networks(work), work.recipe)
+
+
 def _check(work: Workload) -> None:
     ranks, engines = work.sharding.ranks, work.engine.devices
     if work.engine.place == "colocated" and ranks != engines:
@@ -181,6 +186,11 @@ def _networks(work: Workload) -> list[Network]:
     if work.reward_model:
         networks.append(Network("reward model", work.reward_model, matrices=matrices))
     return networks
+
+
+def networks_at_rest(work: Workload) -> dict[str, int]:
+    """Bytes of all networks by component, each once, however they are spread."""
+    return at_rest(_networks(work), work.recipe)
 
 
 def _weights(work: Workload) -> dict[str, int]:
