@@ -188,11 +188,6 @@ def _networks(work: Workload) -> list[Network]:
     return networks
 
 
-def networks_at_rest(work: Workload) -> dict[str, int]:
-    """Bytes of all networks by component, each once, however they are spread."""
-    return at_rest(_networks(work), work.recipe)
-
-
 def _weights(work: Workload) -> dict[str, int]:
     """What a pass through a model takes beside its weights at rest, in other bytes or in one place."""
     shape, compute = work.shape, work.precision.compute
