@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from groupwise.errors import UserError
+from groupwise.errors import RunFileError
 
 THIS_MACHINE = "cpu"
 """The name that stands for the machine in hand, which is calibrated and not looked up."""
@@ -66,7 +66,7 @@ DEVICES: dict[str, Device] = {
 
 
 def find(name: str) -> Device:
-    """The device of this name, whatever its case. Raises `UserError` with the nearest names for an unknown one.
+    """The device of this name, whatever its case. Raises `RunFileError` with the nearest names for an unknown one.
 
     `THIS_MACHINE` isn't here: who asks for it calibrates.
     """
@@ -78,4 +78,4 @@ def find(name: str) -> Device:
         other for other in known if other.split("-")[0] in asked
     ]
     guess = f"did you mean {' or '.join(near)}? " if near else ""
-    raise UserError(f"no device is called {name!r}", fix=f"{guess}there are {', '.join(known)}")
+    raise RunFileError(f"no device is called {name!r}", fix=f"{guess}there are {', '.join(known)}")

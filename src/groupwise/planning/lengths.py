@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from groupwise.errors import UserError
+from groupwise.errors import RunFileError
 
 SPREAD = 0.6
 """Standard deviation of a completion's log-length, where nothing else is known."""
@@ -18,7 +18,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of completions: log-normal, cut off at the longest. Raises `UserError` for impossible numbers."""
+    """Tokens of completions: log-normal, cut off at the longest. Raises `RunFileError` for impossible numbers."""
 
     mean: float
     """After the cut."""
@@ -29,14 +29,14 @@ class Lengths:
 
     def __post_init__(self) -> None:
         if self.longest < 1:
-            raise UserError(f"completions of at most {self.longest} tokens are none", fix="give 1 or more")
+            raise RunFileError(f"completions of at most {self.longest} tokens are none", fix="give 1 or more")
         if not 0 < self.mean <= self.longest:
-            raise UserError(
+            raise RunFileError(
                 f"completions of at most {self.longest} tokens can't have a mean of {self.mean:g}",
                 fix="give a mean above 0, and not above the most",
             )
         if not 0 <= self.spread < 5:
-            raise UserError(f"a spread of {self.spread:g} is none of log-lengths", fix=f"{SPREAD} is usual")
+            raise RunFileError(f"a spread of {self.spread:g} is none of log-lengths", fix=f"{SPREAD} is usual")
 
     def of(self, count: int) -> list[int]:
         """So many lengths, quantiles of the distribution, shortest first, whose mean is `mean` to rounding."""

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from groupwise.errors import UserError
+from groupwise.errors import RunFileError
 from groupwise.planning.lengths import Lengths, schedule
 from groupwise.planning.rates import Rates
 
@@ -24,7 +24,7 @@ PACK_AT = 8
 
 @dataclass(frozen=True)
 class Step:
-    """What one rollout and the optimiser steps that it feeds consist of. Raises `UserError` for impossible counts."""
+    """What one rollout and the optimiser steps that it feeds consist of. Raises `RunFileError` for impossible counts."""
 
     prompts: int
     samples: int
@@ -57,9 +57,9 @@ class Step:
         least = {"prompts": 1, "samples": 1, "prompt": 1, "epochs": 1, "minibatches": 1, "micro_batch_tokens": 1}
         for name, smallest in (least | {"rows": 1, "rounds": 1, "reward": 0}).items():
             if not getattr(self, name) >= smallest:
-                raise UserError(f"{name} = {getattr(self, name)} is impossible", fix=f"give {smallest} or more")
+                raise RunFileError(f"{name} = {getattr(self, name)} is impossible", fix=f"give {smallest} or more")
         if not 0 <= self.no_signal <= 1:
-            raise UserError(f"no_signal = {self.no_signal} is no share", fix="give a number from 0 to 1")
+            raise RunFileError(f"no_signal = {self.no_signal} is no share", fix="give a number from 0 to 1")
 
     @property
     def updates(self) -> int:
@@ -74,7 +74,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The devices, and who has them. Raises `UserError` for layouts that can't be."""
+    """The devices, and who has them. Raises `RunFileError` for layouts that can't be."""
 
     devices: int = 1
     """That train."""
@@ -97,12 +97,12 @@ class Fleet:
         }
         for name, (count, parallel) in pairs.items():
             if count < 1 or parallel < 1 or count % parallel:
-                raise UserError(
+                raise RunFileError(
                     f"{name} = {count} can't hold models that are spread over {parallel} devices each",
                     fix=f"give a multiple of {max(1, parallel)}",
                 )
         if self.overlap and not self.engine_devices:
-            raise UserError(
+            raise RunFileError(
                 "sampling can't go on while the same devices train", fix="give devices that sample: engine_devices"
             )
 
@@ -215,11 +215,7 @@ def _micro_batches(step: Step, groups: float) -> list[_Pass]:
         count = max(1, min(math.floor(limit / group), math.ceil(groups)))
         passes = max(1.0, math.ceil(groups / count)) if groups else 0.0
         share = groups / passes if passes else 0.0
-        return [
-            _Pass(
-                passes, share * group, share * (step.prompt**2 / 2 + samples * own), share * samples * mean
-            )
-        ]
+        return [_Pass(passes, share * group, share * (step.prompt**2 / 2 + samples * own), share * samples * mean)]
     together = max(1, min(samples, math.floor((limit - step.prompt) / mean)))
     parts = math.ceil(samples / together)
     return [

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
@@ -34,40 +35,44 @@ from groupwise.training.optimizer import Optimizer
 LARGER_THAN_CACHES = 100e6
 """Bytes of the layers that a decoding step goes through; a real model's don't stay in a cache between steps either."""
 
-ROWS = (1, 2, 4, 8, 16, 32, 64)
-TOKENS = (16, 64, 256, 512)
+ROWS = (1, 16, 64, 4, 32, 8, 2)
+TOKENS = (16, 256, 64, 512)
 LOGITS = (32, 256)
+"""Sizes that are timed, those first that tell most: of slow models only some are."""
 SIBLINGS, PROMPT, FEW, MANY = 8, 32, 8, 264
 """Of decoding: rows of a group, tokens of its prompt, and tokens that rows already hold, few and many."""
 
 
-def _best(work: Callable[[], Any], seconds: float = 0.2) -> float:
-    """The quickest of three, or of fewer where they take longer than this; the first call isn't counted."""
+def _typical(work: Callable[[], Any], seconds: float = 0.3) -> float:
+    """The median of three, or of fewer where they take longer than this; the first call isn't counted.
+
+    Not the quickest: a step doesn't find caches as warm as a repetition does.
+    """
     now = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     work()
-    found, end = float("inf"), time.perf_counter() + seconds
+    found, end = [], time.perf_counter() + seconds
     for _ in range(3):
         start = now()
         work()
-        found = min(found, now() - start)
+        found.append(now() - start)
         if time.perf_counter() > end:
             break
-    return found
+    return median(found)
 
 
 def _table(
     seconds: float, sizes: Sequence[int], work: Callable[[int], Callable[[], Any]], over: int = 1
 ) -> dict[int, float]:
-    """Seconds by size, over `over`: sizes in growing order, the first two at least, the others as time allows."""
+    """Seconds by size, over `over`: the first three sizes at least, the others as time allows."""
     found: dict[int, float] = {}
     end = time.perf_counter() + seconds
     for size in sizes:
         start = time.perf_counter()
-        found[size] = _best(work(size)) / over
+        found[size] = _typical(work(size)) / over
         last = time.perf_counter() - start
-        if len(found) > 1 and time.perf_counter() + 2 * last > end:
+        if len(found) > 2 and time.perf_counter() + last > end:
             break
-    return found
+    return dict(sorted(found.items()))
 
 
 def calibrate(config: Any, lora: LoraSettings | None = None, *, seconds: float = 8.0) -> Measured:
@@ -81,12 +86,12 @@ def calibrate(config: Any, lora: LoraSettings | None = None, *, seconds: float =
         shape = Shape.of(text)
         layer = max(1, 4 * shape.linear_parameters // shape.layers)
         many = max(1, min(shape.layers, round(LARGER_THAN_CACHES / layer)))
-        decoding = _decoding(seconds * 0.15, _model(text, many, lora), many)
+        decoding = _decoding(seconds * 0.1, _model(text, many, lora), many)
         few = min(2, shape.layers)
         model = _model(text, few, lora)
-        training = _training(seconds * 0.2, model, few)
+        training = _training(seconds * 0.15, model, few)
         optimiser = _optimiser(model)
-        head = _head(seconds * 0.1, shape, trained=lora is None)
+        head = _head(seconds * 0.05, shape, trained=lora is None)
         attention = _attention(shape)
         machine = _machine(shape)
     whole = shape.parameters if lora is None else shape.lora_parameters(lora.rank)
@@ -134,13 +139,13 @@ def _decoding(seconds: float, forward: Forward, layers: int) -> dict[str, Any]:
         return work
 
     plain = _table(seconds, ROWS, step, layers)
-    packing = _best(lambda: _pack(forward)) / layers
+    packing = _typical(lambda: _pack(forward)) / layers
     with forward.packed_weights.holding():
         forward.packed_weights.pack(SIBLINGS)
         packed = _table(seconds, tuple(plain), step, layers)
-        base = _best(step(SIBLINGS))
-        own = _best(step(SIBLINGS, held=MANY)) - base
-        prompt = _best(step(SIBLINGS, prompt=PROMPT + MANY - FEW)) - base
+        base = _typical(step(SIBLINGS))
+        own = _typical(step(SIBLINGS, held=MANY)) - base
+        prompt = _typical(step(SIBLINGS, prompt=PROMPT + MANY - FEW)) - base
     more = layers * SIBLINGS * (MANY - FEW)
     return {
         "layer_decode": plain,
@@ -194,7 +199,10 @@ def _training(seconds: float, forward: Forward, layers: int) -> dict[str, Any]:
 
         return work
 
-    return {"layer_forward": _table(seconds, TOKENS, plain, layers), "layer_train": _table(seconds, TOKENS, trained, layers)}
+    return {
+        "layer_forward": _table(seconds, TOKENS, plain, layers),
+        "layer_train": _table(seconds, TOKENS, trained, layers),
+    }
 
 
 def _optimiser(forward: Forward) -> float:
@@ -208,7 +216,7 @@ def _optimiser(forward: Forward) -> float:
         optimizer.clip()
         optimizer.step(0)
 
-    return _best(work) / sum(parameter.numel() for parameter in parameters)
+    return _typical(work) / sum(parameter.numel() for parameter in parameters)
 
 
 def _head(seconds: float, shape: Shape, *, trained: bool) -> dict[str, Any]:
@@ -247,11 +255,11 @@ def _head(seconds: float, shape: Shape, *, trained: bool) -> dict[str, Any]:
         "head_decode": _table(seconds, ROWS, lambda rows: drawn(rows, plain)),
         "head_forward": _table(seconds, LOGITS, lambda rows: scored(rows, False)),
         "head_train": _table(seconds, LOGITS, lambda rows: scored(rows, True)),
-        "embedding": _best(embedded) if trained else 0.0,
+        "embedding": _typical(embedded) if trained else 0.0,
     }
     packed, packing = plain, 0.0
     if linear.applies(weight[:1], weight):
-        packing = _best(lambda: linear.packed_weight(weight, SIBLINGS))
+        packing = _typical(lambda: linear.packed_weight(weight, SIBLINGS))
         packed = Head(weight, None, 1.0, None, linear.packed_weight(weight, SIBLINGS))
     rows = tuple(tables["head_decode"])
     return tables | {"head_decode_packed": _table(seconds, rows, lambda rows: drawn(rows, packed)), "packing": packing}
@@ -271,7 +279,7 @@ def _attention(shape: Shape, prompt: int = 256, own: int = 128) -> dict[str, flo
         if gradient:
             mixed.sum().backward()
 
-    found = {"pair_forward": _best(partial(work, False)), "pair_train": _best(partial(work, True))}
+    found = {"pair_forward": _typical(partial(work, False)), "pair_train": _typical(partial(work, True))}
     return {name: seconds / pairs for name, seconds in found.items()}
 
 
@@ -282,6 +290,6 @@ def _machine(shape: Shape) -> dict[str, float]:
     x, weight = torch.randn(256, shape.hidden), torch.randn(shape.intermediate, shape.hidden)
     multiply = linear.product if linear.applies(x, weight) else nn.functional.linear
     return {
-        "bandwidth": 4 * source.numel() / _best(lambda: target.copy_(source)),
-        "operations": 2 * x.shape[0] * weight.numel() / _best(lambda: multiply(x, weight)),
+        "bandwidth": 4 * source.numel() / _typical(lambda: target.copy_(source)),
+        "operations": 2 * x.shape[0] * weight.numel() / _typical(lambda: multiply(x, weight)),
     }
