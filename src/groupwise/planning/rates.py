@@ -72,7 +72,7 @@ class Efficiency:
     link: float = 0.7
     """Of what lies between devices."""
     network: float = 50e9
-    """Bytes per second per device between machines: 400 Gbit/s each, as in the usual machines with eight GPUs."""
+    """Bytes per second that each device adds to what goes between machines: 400 Gbit/s, as is usual with eight GPUs."""
     layer: float = 30e-6
     """Seconds per layer of one decoding step that no roofline shows: about ten kernels, launched from a graph."""
 
@@ -177,10 +177,11 @@ class Roofline:
         return self._read(36 * parameters / ranks)
 
     def gather(self, ranks: int, per_machine: int) -> float:
-        speed = self.device.link * self.efficiency.link
-        if ranks > per_machine:
-            speed = min(speed, self.efficiency.network * self.efficiency.link)
-        return self.parameters * self.precision / self.tensor_parallel * (ranks - 1) / ranks / speed
+        speed = self.device.link
+        if ranks * self.tensor_parallel > per_machine:  # rings through all of a machine's ports share the work
+            speed = min(speed, per_machine * self.efficiency.network)
+        size = self.parameters * self.precision / self.tensor_parallel
+        return size * (ranks - 1) / ranks / (speed * self.efficiency.link)
 
 
 Table = Mapping[int, float]

@@ -24,7 +24,7 @@ PACK_AT = 8
 
 @dataclass(frozen=True)
 class Step:
-    """What one rollout and the optimiser steps that it feeds consist of. Raises `RunFileError` for impossible counts."""
+    """One rollout and the optimiser steps that it feeds. Raises `RunFileError` for impossible counts."""
 
     prompts: int
     samples: int

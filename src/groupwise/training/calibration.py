@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any
@@ -251,7 +250,7 @@ def _head(seconds: float, shape: Shape, *, trained: bool) -> dict[str, Any]:
     def embedded() -> None:
         torch.nn.functional.embedding(torch.zeros(64, dtype=torch.int64), weight).sum().backward()
 
-    tables = {
+    tables: dict[str, Any] = {
         "head_decode": _table(seconds, ROWS, lambda rows: drawn(rows, plain)),
         "head_forward": _table(seconds, LOGITS, lambda rows: scored(rows, False)),
         "head_train": _table(seconds, LOGITS, lambda rows: scored(rows, True)),
