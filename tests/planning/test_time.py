@@ -102,7 +102,8 @@ def measured(**changes: Any) -> Measured:
     """A machine on which a layer takes a millisecond per token and the output layer ten, trained thrice."""
     line = {1: 1e-3, 1000: 1.0}
     tables = {name: line for name in ("layer_forward", "layer_decode", "layer_decode_packed")}
-    tables |= {"layer_train": {1: 3e-3, 1000: 3.0}, "head_train": {1: 30e-3, 1000: 30.0}}
+    tables |= {"layer_train": {1: 3e-3, 1000: 3.0}, "layer_recomputed": {1: 5e-3, 1000: 5.0}}
+    tables |= {"head_train": {1: 30e-3, 1000: 30.0}}
     tables |= {name: {1: 10e-3, 1000: 10.0} for name in ("head_forward", "head_decode", "head_decode_packed")}
     zeros = ("pair_forward", "pair_train", "decode_own", "decode_prompt", "embedding", "packing", "per_parameter")
     rest = {"cached": 0, "trained": 100, "critic_trained": 60, "bandwidth": 1e30, "operations": 1.0}
@@ -137,6 +138,14 @@ def test_groups_over_the_micro_batch_share_their_prompt():
     slow = measured(embedding=1.0)
     assert predict(split, Fleet(), slow, slow).step - predict(split, Fleet(), rates, rates).step == pytest.approx(12)
     assert predict(whole, Fleet(), slow, slow).step - predict(whole, Fleet(), rates, rates).step == pytest.approx(1)
+
+
+def test_layers_that_are_computed_again_take_what_was_measured_of_them():
+    plain, again = (Step(1, 3, 10, Lengths(6, 6), checkpointing=flag) for flag in (False, True))
+    rates = measured(pair_forward=0.01, pair_train=0.03)
+    pairs = 10**2 / 2 + 3 * (6 * 10 + 6**2 / 2)
+    more = predict(again, Fleet(), rates, rates).step - predict(plain, Fleet(), rates, rates).step
+    assert more == pytest.approx(2 * (2 * 0.028 + 0.01 * pairs))
 
 
 def test_weights_are_packed_once_before_the_eighth_step():

@@ -38,10 +38,17 @@ def test_rates_are_sane(lora):
         value = getattr(rates, field.name)
         numbers = value.values() if isinstance(value, dict) else [value]
         assert all(number > 0 or (number == 0 and field.name in free) for number in numbers), field.name
-    for name in ("layer_decode", "layer_decode_packed", "layer_forward", "layer_train", "head_decode"):
+    for name in (
+        "layer_decode",
+        "layer_decode_packed",
+        "layer_forward",
+        "layer_train",
+        "layer_recomputed",
+        "head_decode",
+    ):
         sizes = list(getattr(rates, name))
         assert len(sizes) >= 3 and sizes == sorted(sizes)
-    assert rates.layer_train[256] > rates.layer_forward[256]
+    assert rates.layer_recomputed[256] > rates.layer_train[256] > rates.layer_forward[256]
     assert rates.head_train[256] > rates.head_forward[256]
     assert 1e8 < rates.operations < 1e14 and 1e8 < rates.bandwidth < 1e13
 

@@ -203,6 +203,8 @@ class Measured:
     """One layer without gradient, by tokens."""
     layer_train: Table
     """One layer forward and backward."""
+    layer_recomputed: Table
+    """The same with checkpointing; empty for models whose layers can't be computed again."""
     layer_decode: Table
     """One layer of a decoding step, by rows, with weights as they are."""
     layer_decode_packed: Table
@@ -238,8 +240,9 @@ class Measured:
         return self.layers * (interpolated(self.layer_forward, tokens) + self.pair_forward * pairs)
 
     def train(self, tokens: float, pairs: float, *, checkpointing: bool) -> float:
-        once = self.layers * (interpolated(self.layer_train, tokens) + self.pair_train * pairs)
-        return once + (self.forward(tokens, pairs) if checkpointing else 0.0)
+        pairs *= self.pair_train + (self.pair_forward if checkpointing else 0.0)
+        table = self.layer_recomputed if checkpointing else self.layer_train
+        return self.layers * (interpolated(table, tokens) + pairs)
 
     def log_probs(self, rows: float, *, gradient: bool) -> float:
         return interpolated(self.head_train if gradient else self.head_forward, rows)

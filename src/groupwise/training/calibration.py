@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from groupwise.engines.draws import uniforms
 from groupwise.engines.sampling import draw
+from groupwise.errors import ModelError
 from groupwise.models import linear
 from groupwise.models.attention import Scoring
+from groupwise.models.checkpointing import recompute_layers
 from groupwise.models.decode import Decode, Rows
 from groupwise.models.forward import Forward
 from groupwise.models.log_probs import Head, token_log_probs
@@ -173,16 +175,18 @@ def _decode_layout(shape: Shape, layers: int, rows: int, prompt: int, held: int)
 
 
 def _training(seconds: float, forward: Forward, layers: int) -> dict[str, Any]:
-    """Layers on packed groups, forward alone and with the backward pass; gradients find no others to add to."""
+    """Layers on packed groups, forward alone and with the backward pass; no gradients are there to be added to."""
 
     def batch(tokens: int) -> tuple[Tensor, Tensor, Packed]:
         own = max(1, tokens // (2 * SIBLINGS))
         prompt = max(1, tokens - SIBLINGS * own)
         spans = [(prompt + row * own, prompt + (row + 1) * own) for row in range(SIBLINGS)]
         positions = torch.cat([torch.arange(prompt)] + [torch.arange(prompt, prompt + own)] * SIBLINGS)
-        return torch.zeros(len(positions), dtype=torch.int64), positions, Packed([(0, prompt)], [spans], ids_device)
-
-    ids_device = torch.device("cpu")
+        return (
+            torch.zeros(len(positions), dtype=torch.int64),
+            positions,
+            Packed([(0, prompt)], [spans], torch.device("cpu")),
+        )
 
     def plain(tokens: int) -> Callable[[], Any]:
         parts = batch(tokens)
@@ -198,10 +202,16 @@ def _training(seconds: float, forward: Forward, layers: int) -> dict[str, Any]:
 
         return work
 
-    return {
+    tables: dict[str, Any] = {
         "layer_forward": _table(seconds, TOKENS, plain, layers),
         "layer_train": _table(seconds, TOKENS, trained, layers),
+        "layer_recomputed": {},
     }
+    try:
+        recompute_layers(forward.model)
+    except ModelError:
+        return tables  # such a model isn't trained with checkpointing either
+    return tables | {"layer_recomputed": _table(seconds, TOKENS, trained, layers)}
 
 
 def _optimiser(forward: Forward) -> float:
@@ -278,8 +288,7 @@ def _attention(shape: Shape, prompt: int = 256, own: int = 128) -> dict[str, flo
         if gradient:
             mixed.sum().backward()
 
-    found = {"pair_forward": _typical(partial(work, False)), "pair_train": _typical(partial(work, True))}
-    return {name: seconds / pairs for name, seconds in found.items()}
+    return {"pair_forward": _typical(partial(work, False)) / pairs, "pair_train": _typical(partial(work, True)) / pairs}
 
 
 def _machine(shape: Shape) -> dict[str, float]:
