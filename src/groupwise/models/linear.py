@@ -48,6 +48,7 @@ class Linear(nn.Linear):
     """The weight once more, while decoding."""
 
     def forward(self, input: Tensor) -> Tensor:
+        """[..., i] -> [..., o]."""
         if not applies(input, self.weight):
             return super().forward(input)
         if not torch.is_grad_enabled():
