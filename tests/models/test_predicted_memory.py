@@ -13,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from groupwise.engines.contract import Request, SamplingParams
 from groupwise.engines.torch import TorchEngine
+from groupwise.models import linear
 from groupwise.models.checkpointing import decide, recompute_layers
 from groupwise.models.log_probs import CHUNK_ROWS
 from groupwise.packing import micro_batches, pack, take
@@ -173,8 +174,9 @@ def test_every_config_has_a_shape_so_that_a_model_is_refused_for_the_right_reaso
     assert shape.layers > 0 and shape.parameters > shape.hidden * shape.vocabulary
 
 
-def test_chunks_of_logits_are_those_of_the_kernel():
+def test_sizes_are_those_of_the_kernels():
     assert memory.CHUNK_ROWS == CHUNK_ROWS
+    assert memory.PACKED_FROM == linear.SMALLEST
 
 
 @pytest.mark.parametrize("limit", [1, 40, 100, 250, 600, 5000])

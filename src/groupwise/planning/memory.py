@@ -23,6 +23,9 @@ FULL = 4
 CHUNK_ROWS = 256
 """Rows of logits that the log-prob kernel holds at a time."""
 
+PACKED_FROM = 2**16
+"""Numbers in a matrix from which on it is packed."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -295,7 +298,7 @@ def _decoding(work: Workload, rollout: Rollout) -> dict[str, int]:
     height = max(moments, key=lambda name: moments[name])
     shape = work.shape
     copies = FULL if work.precision == FLOAT32 else 0
-    packed = copies * (shape.linear_parameters + shape.vocabulary * shape.hidden)
+    packed = copies * shape.parameters_in_matrices(at_least=PACKED_FROM)
     return {"keys and values": cache, "packed weights": packed, height: moments[height]}
 
 

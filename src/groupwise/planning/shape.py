@@ -136,6 +136,13 @@ class Shape:
         sizes = [a * b for a, b in self.matrices]
         return self.layers * (sum(sizes[:4]) + self.experts * sum(sizes[4:]))
 
+    def parameters_in_matrices(self, at_least: int) -> int:
+        """Of the layers' matrices and the output layer: those in matrices of this size or larger."""
+        sizes = [a * b * (1 if index < 4 else self.experts) * self.layers for index, (a, b) in enumerate(self.matrices)]
+        large = [size for size, (a, b) in zip(sizes, self.matrices, strict=True) if a * b >= at_least]
+        head = self.vocabulary * self.hidden
+        return sum(large) + (head if head >= at_least else 0)
+
     def lora_parameters(self, rank: int) -> int:
         """Of adapters on every matrix of every layer: rank * (in + out) each."""
         sizes = [rank * (a + b) for a, b in self.matrices]
