@@ -28,10 +28,6 @@ from channel import ENVIRONMENT, THREADS
 from plan_runs import GROUPS, MEAN, PROMPT, SAMPLES, Combination, combinations, run_table
 
 RESULTS = Path(__file__).parent / "results"
-LIBRARIES = 120 * 10**6
-"""Bytes that no model explains: code that is read in when it first runs, and what kernels are made of, in memory's
-`Allowance`. Measured with the smallest model."""
-
 SIZES_30M = {
     "vocab_size": 8192,
     "hidden_size": 384,
@@ -130,7 +126,7 @@ def predicted(combination: Combination, source: str, rates: dict[str, Any]) -> d
 
     from groupwise.planning.activations import FLOAT32, Packing
     from groupwise.planning.checkpointing import Demand
-    from groupwise.planning.memory import Allowance, Rollout, predict
+    from groupwise.planning.memory import CPU_ALLOWANCE, Rollout, predict
     from groupwise.planning.rates import Measured
     from groupwise.planning.shape import Shape
     from groupwise.planning.time import Fleet, Step
@@ -145,7 +141,7 @@ def predicted(combination: Combination, source: str, rates: dict[str, Any]) -> d
     if most > MEAN:  # what this step really holds: a demand takes every completion for as long as can be
         work = replace(work, packing=Packing.padded(PROMPT, most, SAMPLES, groups, groups * SAMPLES * MEAN))
     rollout = Rollout(PROMPT, most, SAMPLES, groups * SAMPLES)
-    work = replace(work, rollout=rollout, allowance=Allowance(fixed=LIBRARIES))
+    work = replace(work, rollout=rollout, allowance=CPU_ALLOWANCE)
     tables = {
         name: {int(rows): seconds for rows, seconds in value.items()} if isinstance(value, dict) else value
         for name, value in rates.items()

@@ -13,10 +13,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from groupwise.engines.contract import Request, SamplingParams
 from groupwise.engines.torch import TorchEngine
+from groupwise.models import linear
 from groupwise.models.checkpointing import decide, recompute_layers
 from groupwise.models.log_probs import CHUNK_ROWS
 from groupwise.packing import micro_batches, pack, take
-from groupwise.planning import activations
+from groupwise.planning import activations, rollout
 from groupwise.planning.activations import BFLOAT16, FLOAT32, Packing, Precision
 from groupwise.planning.checkpointing import Demand
 from groupwise.planning.memory import Phase, Workload, predict
@@ -188,8 +189,9 @@ def test_every_config_has_a_shape_so_that_a_model_is_refused_for_the_right_reaso
     assert shape.layers > 0 and shape.parameters > shape.hidden * shape.vocabulary
 
 
-def test_chunks_of_logits_are_those_of_the_kernel():
+def test_sizes_are_those_of_the_kernels():
     assert activations.CHUNK_ROWS == CHUNK_ROWS
+    assert rollout.PACKED_FROM == linear.SMALLEST
 
 
 @pytest.mark.parametrize("limit", [1, 40, 100, 250, 600, 5000])

@@ -11,6 +11,9 @@ from groupwise.planning.recipes import BF16, Storage
 from groupwise.planning.shape import Shape
 from groupwise.planning.sharding import check_heads
 
+PACKED_FROM = 2**16
+"""Numbers in a matrix from which on it is packed for decoding."""
+
 PAGE = 16
 """Tokens whose keys and values engines with paged caches hold together."""
 
@@ -118,7 +121,7 @@ def decoding(shape: Shape, rollout: Rollout, precision: Precision, packs: bool) 
     moments = {"keys and values moved": cache, "logits": logits(shape, rollout.rows, 5)}
     height = max(moments, key=lambda name: moments[name])
     copies = FULL if packs and precision == FLOAT32 else 0
-    packed = copies * (shape.linear_parameters + shape.vocabulary * shape.hidden)
+    packed = copies * shape.parameters_in_linear_layers(at_least=PACKED_FROM)
     return {"keys and values": cache, "packed weights": packed, height: moments[height]}
 
 

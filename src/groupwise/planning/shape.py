@@ -204,6 +204,14 @@ class Shape:
         """Of the layers' matrices: what autocast keeps a second copy of."""
         return self._over_matrices(lambda a, b: a * b)
 
+    def parameters_in_linear_layers(self, at_least: int) -> int:
+        """In linear layers, the output layer among them, whose matrices have this many numbers or more. Experts have
+        their matrices in one tensor and are none."""
+        mlp = self.mlp_matrices(self.intermediate) if self.experts == 1 else []
+        sizes = [a * b for a, b in (*self.attention_matrices, *mlp)]
+        head = self.vocabulary * self.hidden
+        return self.layers * sum(size for size in sizes if size >= at_least) + (head if head >= at_least else 0)
+
     def lora_parameters(self, rank: int) -> int:
         """Of adapters on every matrix of every layer: rank * (in + out) each."""
         return self._over_matrices(lambda a, b: rank * (a + b))

@@ -99,15 +99,13 @@ def calibrate(config: Any, lora: LoraSettings | None = None, *, seconds: float =
     output = shape.vocabulary * shape.hidden if lora is None and not shape.tied else 0
     packing = decoding.pop("packing") * shape.layers + head.pop("packing")
     tables: dict[str, Any] = decoding | training | head | attention | machine
-    return Measured(
-        layers=shape.layers,
-        cached=shape.cached,
-        packing=packing,
-        per_parameter=optimiser,
-        trained=whole,
-        critic_trained=whole - output,
-        **tables,
-    )
+    sizes: dict[str, Any] = {
+        "layers": shape.layers,
+        "cached": shape.cached,
+        "trained": whole,
+        "critic_trained": whole - output,
+    }
+    return Measured(**sizes, packing=packing, per_parameter=optimiser, **tables)
 
 
 def _model(config: Any, layers: int, lora: LoraSettings | None) -> Forward:
