@@ -195,11 +195,12 @@ def pass_rates(given: str | None) -> PassRates | None:
     path = Path(given)
     if not path.is_file():
         try:
-            return KnownRates((float(given),))
+            rate = float(given)
         except ValueError as error:
             raise DataError(
                 f"--pass-rate {given} is neither a number nor a file", fix="give 0 to 1, or a file of JSON lines"
             ) from error
+        return KnownRates((rate,))
     counts = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
