@@ -106,7 +106,6 @@ def test_what_is_printed_can_be_kept_as_a_picture(tmp_path):
     ],
 )
 def test_bad_input_is_one_line(arguments, said):
-    import re
 
     assert re.search(said, refused(*arguments))
 
