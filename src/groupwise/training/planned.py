@@ -13,19 +13,21 @@ from statistics import median
 from typing import Any, cast
 
 import torch
+from transformers import AutoConfig
 
 from groupwise.algorithms import ALGORITHMS
 from groupwise.algorithms.contract import Algorithm
 from groupwise.models.devices import choose_compute_dtype, choose_device
 from groupwise.models.policy import Policy
 from groupwise.models.settings import LoraSettings
-from groupwise.models.sources import resolve
+from groupwise.models.sources import base_of, is_adapter, resolve
 from groupwise.planning import catalogue
 from groupwise.planning.jobs import Job, Layout, PlannedNeeds
 from groupwise.planning.lengths import Lengths
 from groupwise.planning.machine import free_memory
 from groupwise.planning.plan import Plan, plan
 from groupwise.planning.rates import Measured, Rates
+from groupwise.planning.shape import Shape
 from groupwise.planning.showing import size_of
 from groupwise.run import Run
 from groupwise.training.demands import demands
@@ -44,8 +46,8 @@ def needs_of(names: Sequence[str] = LIVE) -> dict[str, PlannedNeeds]:
 
 def jobs(run: Run, prepared: Sequence[Prepared], say: Callable[[str], None] = print) -> list[Job]:
     """One per stage. Completions are taken to have half of the tokens they may have on average: nothing was sampled."""
-    model = catalogue.find(resolve(run.model.name, say))
-    model = dataclasses.replace(model, name=run.model.name)
+    shape = Shape.of(config_of(run.model.name, say))
+    model = catalogue.Model(run.model.name, shape.parameters, shape)
     found = []
     for stage, ready, demand in zip(run.stages, prepared, demands(prepared), strict=True):
         lengths = [len(prompt.token_ids) for prompt in ready.prompts]
@@ -74,6 +76,14 @@ def jobs(run: Run, prepared: Sequence[Prepared], say: Callable[[str], None] = pr
     return found
 
 
+def config_of(name: str, say: Callable[[str], None]) -> Any:
+    """The transformers config of a run's model, of an adapter's base. Raises `ModelError`."""
+    source = resolve(name, say)
+    if is_adapter(source):
+        return config_of(base_of(source), say)
+    return AutoConfig.from_pretrained(source)
+
+
 def calibrated(job: Job) -> Measured | None:
     """This machine's rates for the job's model where they were measured before, with as many threads; else None."""
     path = _calibration(job)
@@ -83,15 +93,13 @@ def calibrated(job: Job) -> Measured | None:
     return Measured(**{name: _table(value) for name, value in fields.items()})
 
 
-def calibrate(job: Job, source: str, lora: LoraSettings | None = None) -> Rates:
-    """The same, measured now if they weren't: about ten seconds. source: a folder or hub name that has the config."""
+def calibrate(job: Job, config: Any, lora: LoraSettings | None = None) -> Rates:
+    """The same, measured now if they weren't: about ten seconds. config: the model's."""
     if (known := calibrated(job)) is not None:
         return known
-    from transformers import AutoConfig
-
     from groupwise.training import calibration
 
-    measured = calibration.calibrate(AutoConfig.from_pretrained(source), lora)
+    measured = calibration.calibrate(config, lora)
     path = _calibration(job)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(dataclasses.asdict(measured)), "utf-8")
@@ -99,7 +107,7 @@ def calibrate(job: Job, source: str, lora: LoraSettings | None = None) -> Rates:
 
 
 def _calibration(job: Job) -> Path:
-    """The file of what depends on the machine, its threads, torch, and the model's shape."""
+    """The file of what depends on the machine, its threads, torch, the model's shape, and on what is measured."""
     about = [
         platform.processor(),
         platform.node(),

@@ -13,7 +13,6 @@ from groupwise.algorithms import ALGORITHMS
 from groupwise.errors import DataError, RunFileError
 from groupwise.models.loading import load_tokenizer
 from groupwise.models.settings import LoraSettings
-from groupwise.models.sources import resolve
 from groupwise.planning import catalogue, devices
 from groupwise.planning.devices import THIS_MACHINE
 from groupwise.planning.jobs import GPU_ACCOUNTING, OWN_ACCOUNTING, Job, Layout, PlannedNeeds
@@ -23,7 +22,7 @@ from groupwise.planning.networks import SEED_REWARD_MODELS
 from groupwise.planning.rates import Rates
 from groupwise.planning.signal import Beta, KnownRates, PassRates
 from groupwise.run_file import load_run
-from groupwise.training.planned import calibrate, jobs, measurable, needs_of
+from groupwise.training.planned import calibrate, calibrated, config_of, jobs, measurable, needs_of
 from groupwise.training.preparation import check_parts, prepare
 
 MEAN_TOKENS, MAX_TOKENS = 512, 1024
@@ -65,21 +64,19 @@ class Planned:
 
     jobs: Sequence[Job]
     others: Mapping[str, PlannedNeeds]
-    source: str | None = None
-    """Where the model's config is; None: it is built in."""
+    config: Any = None
+    """The model's, where this machine can be timed in place of the job's device."""
     lora: LoraSettings | None = None
-    measurable: bool = False
-    """This machine can be timed in place of the job's device."""
 
     def rates(self, say: Callable[[str], None]) -> Callable[[Job], Rates] | None:
         """How this machine's speed is found, if it can be."""
-        if not self.measurable or self.source is None:
+        if self.config is None:
             return None
-        source = self.source
 
         def measured(job: Job) -> Rates:
-            say("measuring this machine, about ten seconds (once for each model and number of threads)")
-            return calibrate(job, source, self.lora)
+            if calibrated(job) is None:
+                say("measuring this machine, about ten seconds (once for each model and number of threads)")
+            return calibrate(job, self.config, self.lora)
 
         return measured
 
@@ -107,7 +104,7 @@ def _of_run(wishes: Wishes, say: Callable[[str], None]) -> Planned:
             if ready.reward is not None:
                 ready.reward.close()
     here = wishes.gpu in (None, THIS_MACHINE) and measurable(run)
-    return Planned(found, needs_of(), resolve(run.model.name, say), run.model.lora, here)
+    return Planned(found, needs_of(), config_of(run.model.name, say) if here else None, run.model.lora)
 
 
 def _of_model(wishes: Wishes, say: Callable[[str], None]) -> Planned:
@@ -126,8 +123,10 @@ def _of_model(wishes: Wishes, say: Callable[[str], None]) -> Planned:
         job = replace(job, layout=Layout())  # nothing was said of devices, so nothing of what is free
     say_assumed(wishes, say)
     small = job.parameters <= MODELS_TIMED_HERE
-    source = wishes.model if Path(wishes.model).expanduser().exists() else None
-    return Planned([job], needs_of(), source, None, wishes.gpu == THIS_MACHINE and small and source is not None)
+    here = wishes.gpu == THIS_MACHINE and small and Path(wishes.model).expanduser().is_dir()
+    if job.layout.device is None and not here:
+        say("no time is predicted: give --gpu NAME, a run file, or a small model's folder with --gpu cpu")
+    return Planned([job], needs_of(), config_of(wishes.model, say) if here else None)
 
 
 def say_assumed(wishes: Wishes, say: Callable[[str], None]) -> None:
