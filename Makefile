@@ -3,6 +3,7 @@
 # make test-learning  every algorithm trains a tiny model, and fails to with its sign flipped
 # make test-all everything: lint, types, slow tests
 # make bench    beside TRL: speed, memory, gradients; make bench SCENARIO=A for one, make bench-quick JSON=PATH
+# make bench-plan  what groupwise plan predicts beside what is measured on this machine
 # make install  the environment alone, in .venv
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 # One thread per test process: the tests' models are tiny, and threads would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8
 
-.PHONY: train test test-learning test-all bench bench-quick lint format install clean
+.PHONY: train test test-learning test-all bench bench-quick bench-plan lint format install clean
 
 train: install
 	$(BIN)/groupwise train $(RUN)
@@ -35,6 +36,9 @@ bench: install
 bench-quick: install
 	sh benchmarks/install_peer.sh
 	$(BIN)/python benchmarks/run.py --quick $(if $(JSON),--json $(JSON))
+
+bench-plan: install
+	$(BIN)/python benchmarks/plan.py
 
 lint: install
 	$(BIN)/ruff format --check .

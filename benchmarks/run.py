@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,8 @@ from scenarios import SCENARIOS, Scenario
 HERE = Path(__file__).parent
 PEER = Path(os.environ.get("GROUPWISE_PEER", Path.home() / ".cache" / "groupwise" / "trl-1.16")) / "bin" / "python"
 FULL = ("S", "A", "B", "D", "A-degenerate")
+HEADS = {"peer": "as-is", "patched": "patched"}
+"""TRL as it is, and with its output layer at completions alone."""
 SIZES = ("G4", "G8", "G16", "G32")
 
 Steps = list[dict[str, Any]]
@@ -69,34 +72,34 @@ def measure(scenario: Scenario, folder: str, quick: bool, floor: dict[str, float
 
 
 def run_live(scenario: Scenario, folder: str, place: Path, rounds: int, only_generate: bool) -> dict[str, Steps]:
-    """Whole steps of each side in turn; the first of each, uncounted, warms up. Also records a rollout for replay."""
-    sides, engine = {"ours": Side(sys.executable, "ours.py", scenario.name, "live")}, "generate"
-    try:
-        sides["ours"].ask(do="record", path=str(place / "rollouts.json"))
+    """Whole steps, ours and TRL's in turn; the first of each, uncounted, warms up. Also records a rollout for replay.
+
+    TRL as it is and patched follow each other: the two together would not fit into memory.
+    """
+    ours = Side(sys.executable, "ours.py", scenario.name, "live")
+    with closing(ours):
+        ours.ask(do="record", path=str(place / "rollouts.json"))
         if scenario.name in SIZES:
-            return turns(sides, rounds)
-        sides["peer"] = Side(PEER, "peer.py", scenario.name, "live", "generate", "as-is", folder)
-        if not only_generate:
-            engine = faster_engine(sides, scenario, folder)
-        sides["patched"] = Side(PEER, "peer.py", scenario.name, "live", engine, "patched", folder)
-        return turns(sides, rounds)
-    finally:
-        for side in sides.values():
-            side.close()
+            return turns({"ours": ours}, rounds)
+        engine = "generate" if only_generate else faster_engine(scenario, folder)
+        steps: dict[str, Steps] = {"ours": []}
+        for name, head in HEADS.items():
+            with closing(Side(PEER, "peer.py", scenario.name, "live", engine, head, folder)) as peer:
+                both = turns({"ours": ours, name: peer}, rounds)
+            steps["ours"] += both["ours"]
+            steps[name] = both[name]
+        return steps
 
 
-def faster_engine(sides: dict[str, Side], scenario: Scenario, folder: str) -> str:
-    """One step with each of TRL's two ways to sample; the faster one goes on as `peer`."""
-    both = {
-        "generate": sides["peer"],
-        "continuous": Side(PEER, "peer.py", scenario.name, "live", "continuous", "as-is", folder),
-    }
-    took = {engine: side.ask(do="step")["cpu"]["rollout"] for engine, side in both.items()}
+def faster_engine(scenario: Scenario, folder: str) -> str:
+    """The faster of TRL's two ways to sample, by one step of each."""
+    took = {}
+    for engine in ("generate", "continuous"):
+        with closing(Side(PEER, "peer.py", scenario.name, "live", engine, "as-is", folder)) as side:
+            took[engine] = side.ask(do="step")["cpu"]["rollout"]
     faster = min(took, key=lambda engine: took[engine])
     told = ", ".join(f"{value:.1f} s with {engine}" for engine, value in took.items())
     print(f"{scenario.name}: TRL's rollout takes {told}; {faster} goes on", flush=True)
-    sides["peer"] = both.pop(faster)
-    both.popitem()[1].close()
     return faster
 
 
@@ -104,19 +107,22 @@ def run_replay(scenario: Scenario, folder: str, place: Path, rounds: int) -> tup
     """Updates on the recorded rollout, and how far each side's gradient is from the plain one."""
     rollouts = str(place / "rollouts.json")
     output("plain.py", scenario.name, folder, rollouts, str(place / "plain"))
-    sides = {
-        "ours": Side(sys.executable, "ours.py", scenario.name, "replay", rollouts),
-        "peer": Side(PEER, "peer.py", scenario.name, "replay", "generate", "as-is", folder, rollouts),
-        "patched": Side(PEER, "peer.py", scenario.name, "replay", "generate", "patched", folder, rollouts),
-    }
-    try:
-        for name, side in sides.items():
-            side.ask(do="gradient", path=str(place / name))
-        differences = {name: float(output("difference.py", str(place / name), str(place / "plain"))) for name in sides}
-        return turns(sides, rounds, warm=True), differences
-    finally:
-        for side in sides.values():
-            side.close()
+    steps: dict[str, Steps] = {"ours": []}
+    differences: dict[str, float] = {}
+
+    def differ(name: str, side: Side) -> None:
+        side.ask(do="gradient", path=str(place / name))
+        differences[name] = float(output("difference.py", str(place / name), str(place / "plain")))
+
+    with closing(Side(sys.executable, "ours.py", scenario.name, "replay", rollouts)) as ours:
+        differ("ours", ours)
+        for name, head in HEADS.items():
+            with closing(Side(PEER, "peer.py", scenario.name, "replay", "generate", head, folder, rollouts)) as peer:
+                differ(name, peer)
+                both = turns({"ours": ours, name: peer}, rounds, warm=True)
+            steps["ours"] += both["ours"]
+            steps[name] = both[name]
+    return steps, differences
 
 
 def turns(sides: dict[str, Side], rounds: int, *, warm: bool = False) -> dict[str, Steps]:

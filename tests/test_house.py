@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checking": {
         "engines", "models", "rewards", "run", "run_file", "sources", "tasks", "telemetry", "training",
     },
-    "cli": {"checking", "run_file", "telemetry", "training"},
+    "cli": {"checking", "planning", "run_file", "telemetry", "training"},
 }  # fmt: skip
 """The rooms in order, and the other rooms that each may import: only ones that stand before it."""
 

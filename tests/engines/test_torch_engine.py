@@ -276,6 +276,7 @@ def test_settings_build_the_engine():
 def test_packed_weights_change_nothing_but_rounding(make_policy, monkeypatch, pack_at):
     """The rollout is the same to the token as one that never packs, and nothing stays packed."""
     policy = make_policy()
+    monkeypatch.setattr(linear, "SMALLEST", 1)
     monkeypatch.setattr(engine_module, "PACK_AT", 10**9)
     expected = run(policy, requests())
     monkeypatch.setattr(engine_module, "PACK_AT", pack_at)

@@ -13,12 +13,15 @@ from torch.profiler import ProfilerActivity, profile
 
 from groupwise.engines.contract import Request, SamplingParams
 from groupwise.engines.torch import TorchEngine
+from groupwise.models import linear
 from groupwise.models.checkpointing import decide, recompute_layers
 from groupwise.models.log_probs import CHUNK_ROWS
 from groupwise.packing import micro_batches, pack, take
-from groupwise.planning import memory
+from groupwise.planning import activations, rollout
+from groupwise.planning.activations import BFLOAT16, FLOAT32, Packing, Precision
 from groupwise.planning.checkpointing import Demand
-from groupwise.planning.memory import BFLOAT16, FLOAT32, Packing, Precision, Rollout, Workload, predict
+from groupwise.planning.memory import Phase, Workload, predict
+from groupwise.planning.rollout import Rollout
 from groupwise.planning.shape import Shape
 
 PROMPT, COMPLETION, SAMPLES, GROUPS = 40, 30, 6, 2
@@ -65,7 +68,7 @@ def peak_bytes(work: Callable[[], Any]) -> int:
     return top
 
 
-def transient(prediction: memory.Phase) -> int:
+def transient(prediction: Phase) -> int:
     """What a phase has beside the networks."""
     return sum(
         size for name, size in prediction.components.items() if name not in ("weights", "gradients", "optimiser")
@@ -94,10 +97,10 @@ def test_what_autograd_keeps_in_float32(architecture):
     shape = Shape.of(model.config)
     packing = Packing.equal(PROMPT, COMPLETION, SAMPLES, GROUPS, shape.window)
     expected = saved_bytes(model, torch.float32)
-    assert memory.activations(shape, packing, FLOAT32, checkpointing=False) == pytest.approx(expected, rel=0.06)
+    assert activations.activations(shape, packing, FLOAT32, checkpointing=False) == pytest.approx(expected, rel=0.06)
     recompute_layers(model)
     expected = saved_bytes(model, torch.float32)
-    assert memory.activations(shape, packing, FLOAT32, checkpointing=True) == pytest.approx(expected, rel=0.06)
+    assert activations.activations(shape, packing, FLOAT32, checkpointing=True) == pytest.approx(expected, rel=0.06)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "gpt2", "phi3"])
@@ -106,7 +109,7 @@ def test_what_autograd_keeps_in_bfloat16(architecture):
     model = build(architecture)
     shape = Shape.of(model.config)
     packing = Packing.equal(PROMPT, COMPLETION, SAMPLES, GROUPS, shape.window)
-    predicted = memory.activations(shape, packing, BFLOAT16, checkpointing=False) + 2 * shape.linear_parameters
+    predicted = activations.activations(shape, packing, BFLOAT16, checkpointing=False) + 2 * shape.linear_parameters
     assert predicted == pytest.approx(saved_bytes(model, torch.bfloat16), rel=0.06)
 
 
@@ -161,6 +164,19 @@ def test_the_height_of_a_rollout(vocabulary, prompt, completion):
     assert transient(predict(work, checkpointing=False).phase("rollout")) == pytest.approx(peak_bytes(roll), rel=0.1)
 
 
+@pytest.mark.parametrize("decoder", ["llama", "llama, 8000 words", "qwen3", "gpt2"])
+@pytest.mark.parametrize(("prompt", "completion"), [(60, 40), (20, 80)])
+def test_the_height_of_a_pass_without_a_gradient(decoder, prompt, completion):
+    torch.manual_seed(0)
+    model = DECODERS[decoder]().eval()
+    forward, batch = policy_of(model).forward, pack(equal_groups(prompt, completion, 8, 2), temperature=1.0)
+    with torch.no_grad():
+        measured = peak_bytes(lambda: forward.log_probs(batch))
+    work = workload(model, Packing.equal(prompt, completion, 8, 2), reference=True)
+    phase = predict(work, checkpointing=False).phase("reference")
+    assert transient(phase) - phase.components["reference"] == pytest.approx(measured, rel=0.12)
+
+
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "qwen3-moe", "gpt2", "mistral", "granite"])
 def test_parameters_follow_from_the_shape(architecture):
     model = build(architecture)
@@ -173,8 +189,9 @@ def test_every_config_has_a_shape_so_that_a_model_is_refused_for_the_right_reaso
     assert shape.layers > 0 and shape.parameters > shape.hidden * shape.vocabulary
 
 
-def test_chunks_of_logits_are_those_of_the_kernel():
-    assert memory.CHUNK_ROWS == CHUNK_ROWS
+def test_sizes_are_those_of_the_kernels():
+    assert activations.CHUNK_ROWS == CHUNK_ROWS
+    assert rollout.PACKED_FROM == linear.SMALLEST
 
 
 @pytest.mark.parametrize("limit", [1, 40, 100, 250, 600, 5000])

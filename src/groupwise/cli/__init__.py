@@ -8,7 +8,10 @@ in that order.
 from groupwise.cli import runs
 
 # isort: split
+from groupwise.cli import plans
+
+# isort: split
 from groupwise.cli import checks
 from groupwise.cli.app import app
 
-__all__ = ["app", "checks", "runs"]
+__all__ = ["app", "checks", "plans", "runs"]

@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from groupwise.errors import ModelError
+from groupwise.planning.activations import BFLOAT16, FLOAT32
 from groupwise.planning.checkpointing import Demand, choose
-from groupwise.planning.memory import BFLOAT16, FLOAT32
 from groupwise.planning.shape import Shape
 
 

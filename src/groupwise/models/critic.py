@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from groupwise.models.attention import NAME
 from groupwise.models.classifiers import Judges, read_classifier
 from groupwise.models.hidden import SharedPrompt, group_hidden
-from groupwise.models.linear import use_fast_products
 from groupwise.models.loading import LoadedModel
 from groupwise.models.settings import CriticSettings
 from groupwise.packing import predictors
@@ -29,7 +28,6 @@ class Critic(nn.Module):
     def __init__(self, backbone: Any, compute_dtype: torch.dtype) -> None:
         super().__init__()
         backbone.set_attn_implementation(NAME)
-        use_fast_products(backbone)
         self.backbone, self.compute_dtype = backbone, compute_dtype
         parameter = next(backbone.parameters())
         self.head = nn.Linear(backbone.config.hidden_size, 1, device=parameter.device, dtype=torch.float32)

@@ -1,22 +1,46 @@
-"""Linear layers on CPUs: torch's own take MKL's products, which oneDNN outdoes from a few rows on.
+"""Products of few rows on CPUs: torch's own take MKL's kernels, which oneDNN outdoes there.
 
-A model's `torch.nn.Linear` layers become `Linear`; their weights, names and results stay (to rounding in float32). Two
-things differ. Products in float32 go through oneDNN, forward and for the input's gradient. And while many tokens are
-decoded with the same weights, those are held a second time in the order in which oneDNN reads them: at 8 to 32 rows,
-where a decoding step spends its time, that makes a product 1.5 to 2.4 times as fast. Without oneDNN, in any other
-precision and on any other device, a `Linear` is what it was.
+A model's `torch.nn.Linear` layers become `Linear`; weights, names and results stay (to rounding in float32). While
+tokens are decoded its products go through oneDNN, and once many have been, the weights are held a second time in the
+order in which oneDNN reads them: at 8 to 32 rows that makes a product 1.5 to 2.4 times as fast. Training, other
+precisions, other devices and CPUs without oneDNN have torch's products.
+
+oneDNN keeps a compiled kernel, a third of a megabyte, for each shape that it meets. Rows are therefore padded to a few
+sizes, and matrices that a cache holds don't take part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 ONEDNN = torch.backends.mkldnn.is_available()
+
+SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256)
+"""Rows that a product really has; those in between are padded."""
+
+DECODED = 64
+"""Rows above which a layer's product is torch's own."""
+
+SMALLEST = 2**16
+"""Numbers in a matrix below which it is torch's own."""
+
+
+def applies(x: Tensor, weight: Tensor) -> bool:
+    """Whether `product` is there for x [..., i] and weight [o, i] and gains something: float32 on a CPU, with no
+    automatic cast to another precision, and not too many rows or too small a matrix."""
+    rows = x.numel() // max(1, x.shape[-1])
+    return (
+        _packable(weight) and x.dtype == weight.dtype and 0 < rows <= SIZES[-1] and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def _packable(weight: Tensor) -> bool:
+    return ONEDNN and weight.dtype == torch.float32 and weight.device.type == "cpu" and weight.numel() >= SMALLEST
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, packed: Tensor | None = None) -> Tensor:
@@ -24,7 +48,11 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, packed: Tenso
 
     packed: what `packed_weight` made of the weight.
     """
-    return torch.ops.mkldnn._linear_pointwise(x, weight if packed is None else packed, bias, "none", [], "")
+    rows = x.reshape(-1, x.shape[-1])
+    size = next(size for size in SIZES if size >= len(rows))
+    padded = F.pad(rows, (0, 0, 0, size - len(rows))) if size > len(rows) else rows
+    result = torch.ops.mkldnn._linear_pointwise(padded, weight if packed is None else packed, bias, "none", [], "")
+    return result[: len(rows)].view(*x.shape[:-1], -1)
 
 
 def packed_weight(weight: Tensor, rows: int) -> Tensor:
@@ -32,45 +60,18 @@ def packed_weight(weight: Tensor, rows: int) -> Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), rows)
 
 
-def applies(x: Tensor, weight: Tensor) -> bool:
-    """Whether `product` is there for these: float32 on a CPU, with no automatic cast to another precision."""
-    return _has_products(weight) and x.dtype == weight.dtype and x.numel() > 0 and not torch.is_autocast_enabled("cpu")
-
-
-def _has_products(weight: Tensor) -> bool:
-    return ONEDNN and weight.dtype == torch.float32 and weight.device.type == "cpu"
-
-
 class Linear(nn.Linear):
-    """`torch.nn.Linear` by way of `product` where that applies."""
+    """`torch.nn.Linear` by way of `product` where a few rows have no gradient."""
 
     packed: Tensor | None = None
     """The weight once more, while decoding."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if not applies(input, self.weight):
+        """[..., i] -> [..., o]."""
+        few = input.numel() <= DECODED * self.in_features
+        if torch.is_grad_enabled() or not few or not applies(input, self.weight):
             return super().forward(input)
-        if not torch.is_grad_enabled():
-            return product(input, self.weight, self.bias, self.packed)
-        return _Product.apply(input, self.weight, self.bias)
-
-
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return product(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        rows = grad.flatten(0, -2)
-        return (
-            product(grad, weight.t()) if needs_x else None,
-            torch.mm(rows.t(), x.flatten(0, -2)) if needs_weight else None,
-            rows.sum(0) if needs_bias else None,
-        )
+        return product(input, self.weight, self.bias, self.packed)
 
 
 def use_fast_products(model: nn.Module) -> None:
@@ -98,5 +99,5 @@ class PackedWeights:
     def pack(self, rows: int) -> None:
         """Pack what isn't packed yet, for products with about `rows` rows."""
         for layer in self._layers:
-            if layer.packed is None and _has_products(layer.weight):
+            if layer.packed is None and _packable(layer.weight):
                 layer.packed = packed_weight(layer.weight, rows)

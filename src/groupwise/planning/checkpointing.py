@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from groupwise.planning.memory import Packing, Precision, Workload, predict
+from groupwise.planning.activations import Packing, Precision
+from groupwise.planning.memory import Workload, predict
 from groupwise.planning.shape import Shape
 
 MARGIN = 1.25

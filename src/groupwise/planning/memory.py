@@ -2,211 +2,64 @@
 
     peak = max over phases of (networks + what the phase adds)
 
-    rollout     keys and values of the rows being decoded, packed weights, logits of one step
-    update      activations of a micro-batch, and at their height logits or the backward pass of one layer
+    rollout          keys and values of the rows being decoded, packed or copied weights, logits of one step
+    scoring          one layer's forward pass, where a learned model scores
+    reference        the same and logits
+    old log-probs    the same
+    update           activations of a micro-batch, and at their height logits or the backward pass of one layer
 
-Passes without a gradient, of the reference for instance, take less than the update in every component.
-
-How much autograd keeps per token was read off what it saves on packed groups, and a test compares the two.
+One model serves both this library's trainer, whose recipe and engine are the defaults, and others on many devices.
+Gradients are there in the update alone. A critic is taken to be updated together with the policy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from groupwise.errors import RunFileError
+from groupwise.planning.activations import (
+    CHUNK_ROWS,
+    Packing,
+    Precision,
+    activations,
+    layer_activations,
+    layer_inputs,
+    logits,
+    passing,
+    whole_logits,
+)
+from groupwise.planning.networks import Network, at_rest
+from groupwise.planning.recipes import OURS, Recipe, Storage
+from groupwise.planning.rollout import Engine, Rollout, decoding, serving
 from groupwise.planning.shape import Shape
-
-FULL = 4
-"""Bytes of a float32."""
-
-CHUNK_ROWS = 256
-"""Rows of logits that the log-prob kernel holds at a time."""
+from groupwise.planning.sharding import Sharding
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Bytes per parameter of one network."""
+class Allowance:
+    """What is added to each phase for what arithmetic can't tell, and shown as such."""
 
-    weight: float
-    gradient: float
-    master: float
-    """A float32 copy beside rounded weights."""
-    moments: float
+    fixed: int = 0
+    """Bytes per device of contexts and libraries."""
+    share: float = 0.0
+    """Of what a phase adds to the networks: holes that allocators leave."""
 
-    def network(self, parameters: int, trained: int) -> dict[str, int]:
-        """Components of a network of which `trained` parameters are trained."""
-        state = {"gradients": self.gradient, "master weights": self.master, "optimiser": self.moments}
-        parts = {"weights": round(self.weight * parameters)}
-        return parts | {name: round(size * trained) for name, size in state.items() if size and trained}
+    def parts(self, added: int) -> dict[str, int]:
+        """Bytes by component beside a phase that adds so many to the networks; nothing where nothing is allowed."""
+        parts = {"margin for libraries": self.fixed, "margin for fragmentation": round(self.share * added)}
+        return {name: size for name, size in parts.items() if size}
 
 
-OURS = Recipe(weight=4, gradient=4, master=0, moments=8)
-"""float32 throughout, with AdamW's two moments: 16 bytes per trained parameter, 4 per frozen one."""
+GPU_ALLOWANCE = Allowance(fixed=2 * 10**9, share=0.1)
+"""For a GPU of a job on several: its context, kernels and NCCL's buffers, and holes. Chosen to be generous, not
+measured."""
 
 
-@dataclass(frozen=True)
-class Precision:
-    """What activations are kept in."""
-
-    residual: int
-    """Bytes of a number between layers."""
-    compute: int
-    """Bytes of a number inside them."""
-    fused: bool = False
-    """Norms that keep only their input, and attention whose output isn't copied, as in hand-written kernels."""
-
-
-FLOAT32 = Precision(4, 4)
-BFLOAT16 = Precision(4, 2)
-"""Autocast: the residual stream stays in float32, and matrices take rounded copies of what goes in."""
-FUSED_BFLOAT16 = Precision(2, 2, fused=True)
-"""bfloat16 throughout with fused kernels: the usual estimate for systems on GPUs, not ours."""
-
-
-@dataclass(frozen=True)
-class Packing:
-    """The sizes of a packed micro-batch, whose completions are padded inside attention alone."""
-
-    tokens: int
-    """On the packed axis: prompts once per group, and completions."""
-    scored: int
-    """Tokens of completions: rows that get logits."""
-    queries: int
-    """In attention: prompts, and every row padded to the longest."""
-    keys: int
-    """In attention: prompts, and for every row its prompt again with itself."""
-    scores: int
-    """Pairs of them: P^2 per group and R (P + R) per row."""
-    mask: int
-    """Entries of the masks that autograd keeps."""
-
-    @classmethod
-    def equal(cls, prompt: int, completion: int, samples: int, groups: int = 1, window: int | None = None) -> Packing:
-        """Groups of `samples` completions of one length, behind prompts of one length."""
-        return cls.padded(prompt, completion, samples, groups, groups * samples * completion, window)
-
-    @classmethod
-    def padded(
-        cls, prompt: int, longest: int, samples: int, groups: int, scored: int, window: int | None = None
-    ) -> Packing:
-        """The same where completions have `scored` tokens in all, and the longest one has `longest`."""
-        rows = groups * samples
-        narrow = window is not None and prompt > window
-        return cls(
-            tokens=groups * prompt + scored,
-            scored=scored,
-            queries=groups * prompt + rows * longest,
-            keys=groups * prompt + rows * (prompt + longest),
-            scores=groups * prompt**2 + rows * longest * (prompt + longest),
-            mask=longest * (prompt + longest) + (prompt**2 if narrow else 0),
-        )
-
-    @classmethod
-    def sequence(cls, tokens: int) -> Packing:
-        """One sequence without a shared prompt, attended by a causal kernel that keeps no mask."""
-        return cls(tokens, tokens, tokens, tokens, tokens**2, 0)
-
-    @classmethod
-    def full(
-        cls,
-        limit: int,
-        prompt: int,
-        completion: int,
-        samples: int,
-        groups: int,
-        *,
-        whole: bool = False,
-        window: int | None = None,
-    ) -> Packing:
-        """The largest micro-batch of a step that has at most `groups` groups of at most this size.
-
-        It holds `limit` tokens, or all of the step's where they are fewer; at least one completion with its prompt, or
-        with `whole` one group. One completion is as long as can be; the others share what is left of the limit, and are
-        padded to it.
-        """
-        group = prompt + samples * completion
-        limit = min(max(limit, group if whole else prompt + completion), groups * group)
-        if limit <= group:
-            rows = min(samples, -(-(limit - prompt) // completion))
-            return cls.padded(prompt, completion, rows, 1, limit - prompt, window)
-        count = min(groups, -(-limit // group))
-        return cls.padded(prompt, completion, samples, count, limit - count * prompt, window)
-
-
-def layer_activations(shape: Shape, packing: Packing, precision: Precision) -> int:
-    """Bytes that autograd keeps of one layer without checkpointing.
-
-        norms        norms T h (2 residual + 4)                            input, normalised input, one number
-        inputs       T h times the matrices that share them, once in float32
-        heads        T (H + K)(compute + residual)                         where queries and keys are normalised
-        attention    compute (2 queries H + 2 keys K + mask) + 4 queries heads
-        output       compute T H
-        MLP          compute T F (gate, activation, up, product)
-
-    T tokens, h hidden, H and K the widths of queries and keys, F of the MLP.
-    """
-    tokens, hidden, wide, narrow = packing.tokens, shape.hidden, shape.queries, shape.keys
-    residual, compute, fused = precision.residual, precision.compute, precision.fused
-    kept = 2 if shape.root_mean_square and not fused else 1
-    numbers = 0 if fused else 1 if shape.root_mean_square else 2
-    norms = shape.norms * tokens * (kept * hidden * residual + numbers * FULL)
-    cast = compute != residual
-    copies = 2 if shape.fused_projections or not cast else 5 if shape.gated else 4
-    if shape.experts > 1:
-        copies += 2 * shape.experts_per_token  # what each expert gets, and what it gives before it is weighted
-    inputs = copies * tokens * hidden * compute
-    head_norms = 0
-    if shape.head_norms:
-        head_norms = tokens * ((wide + narrow) * (compute + residual) + (shape.heads + shape.kv_heads) * FULL)
-    if shape.softcap:
-        scores = 2 * shape.heads * packing.scores
-        attention = compute * (packing.queries * wide + 2 * packing.keys * wide + scores) + packing.mask
-    else:
-        attention = compute * (2 * packing.queries * wide + 2 * packing.keys * narrow + packing.mask)
-        attention += FULL * packing.queries * shape.heads
-    output = 0 if fused else compute * tokens * wide
-    mlp = compute * tokens * shape.active * (2 + 2 * shape.gated + 3 * shape.stepwise_activation)
-    return norms + inputs + head_norms + attention + output + mlp
-
-
-def activations(shape: Shape, packing: Packing, precision: Precision, *, checkpointing: bool) -> int:
-    """Bytes kept for the backward pass by all layers, the last norm and the log-prob kernel.
-
-    With checkpointing a layer keeps its input alone: T h residual.
-    """
-    inputs = packing.tokens * shape.hidden * precision.residual
-    layer = inputs if checkpointing else layer_activations(shape, packing, precision)
-    last = inputs * (2 if shape.root_mean_square else 1)
-    return shape.layers * layer + last + packing.scored * shape.hidden * FULL
-
-
-def logits(shape: Shape, rows: int, copies: int) -> int:
-    """Bytes of float32 logits: rows V 4 copies."""
-    return rows * shape.vocabulary * FULL * copies
-
-
-def kv_bytes(shape: Shape, compute: int) -> int:
-    """Bytes of one token's keys and values over all layers: 2 L K compute."""
-    return 2 * shape.layers * shape.keys * compute
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """What is decoded at the same time."""
-
-    prompt: int
-    """Tokens of the longest prompt."""
-    completion: int
-    """Tokens of the longest completion: every row has room for it."""
-    samples: int
-    rows: int
-    """Most rows at a time."""
-
-    @property
-    def tokens(self) -> int:
-        """Places for keys and values: a prompt once per group, and every row's own."""
-        return -(-self.rows // self.samples) * self.prompt + self.rows * self.completion
+CPU_ALLOWANCE = Allowance(fixed=100 * 10**6)
+"""For a process of this library on a CPU, above what it holds once all is imported: code that is read when it first
+runs (about 40 MB), tokenizer and configs (10), compiled products and what the allocator keeps (about 50). Measured with
+models of 0.8 and 28 million parameters, with and without a critic and checkpointing."""
 
 
 @dataclass(frozen=True)
@@ -215,30 +68,58 @@ class Workload:
 
     shape: Shape
     parameters: int
+    """Of the policy, with adapters."""
     trained: int
     """Parameters with a gradient: all of them, or the adapters'."""
     precision: Precision
     packing: Packing
-    """The largest micro-batch."""
+    """The largest micro-batch of one rank."""
     policy: bool = True
     """False where only a critic is trained."""
     reference: bool = False
     critic: bool = False
     rollout: Rollout | None = None
     """None where nothing is sampled."""
+    recipe: Recipe = OURS
+    base: Storage | None = None
+    """How weights beneath adapters are stored; None: as the recipe stores what is frozen."""
+    reference_is_base: bool = False
+    """The reference is the model without its adapters, and no copy of those as they were is kept."""
+    reward_model: int = 0
+    """Parameters of a learned reward model of the same shape; 0: there is none."""
+    old_log_probs: bool = False
+    """They are computed in a pass of their own."""
+    chunk_rows: int | None = CHUNK_ROWS
+    """Rows of logits at a time; None: those of the whole micro-batch."""
+    sharding: Sharding = Sharding()
+    engine: Engine = Engine()
+    offloads_frozen: bool = False
+    """Reference and reward model are in the host's memory outside their phases."""
+    device_memory: float | None = None
+    """Bytes of one device, which bound what an engine with a paged cache takes; None: it takes what all rows need."""
+    allowance: Allowance = Allowance()
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Bytes held at the height of a phase, by component."""
+    """Bytes that one device holds at the height of a phase, by component."""
 
     name: str
     components: Mapping[str, int]
+    devices: int = 1
+    """How many hold that."""
+    host: Mapping[str, int] = field(default_factory=dict)
+    """Bytes per device that wait in the host's memory."""
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
+        """Bytes on one device."""
         return sum(self.components.values())
+
+    @property
+    def in_all(self) -> int:
+        """Bytes on all devices."""
+        return self.devices * self.total
 
 
 @dataclass(frozen=True)
@@ -249,66 +130,142 @@ class Prediction:
 
     @property
     def binding(self) -> Phase:
-        """The phase that needs the most."""
+        """The phase that needs the most on one device."""
         return max(self.phases, key=lambda phase: phase.total)
 
     @property
     def peak(self) -> int:
-        """Bytes at the height of the binding phase."""
+        """Bytes on one device at the height of the binding phase."""
         return self.binding.total
 
     def phase(self, name: str) -> Phase:
         """The phase of this name."""
         return next(phase for phase in self.phases if phase.name == name)
 
+    def room(self, memory: float) -> float:
+        """Bytes that stay free on devices with so much; negative where they don't suffice."""
+        return memory - self.peak
+
 
 def predict(work: Workload, *, checkpointing: bool) -> Prediction:
-    """The phases of a step after the first, when gradients and moments have their place."""
+    """The phases of a step after the first, when gradients and moments have their place.
+
+    Raises `RunFileError` for layouts that are impossible.
+    """
+    _check(work)
     networks = _networks(work)
-    at_rest = {name: size for name, size in networks.items() if "gradients" not in name}
-    phases = [Phase("update", networks | _update(work, checkpointing))]
+    weights = _weights(work)
+    names = [("scoring", bool(work.reward_model)), ("reference", work.reference), ("old log-probs", work.old_log_probs)]
+    phases = [_phase(work, name, networks, weights | _pass(work, name)) for name, there in names if there]
+    phases.append(_phase(work, "update", networks, weights | _update(work, checkpointing)))
     if work.rollout is not None:
-        phases.insert(0, Phase("rollout", at_rest | _decoding(work, work.rollout)))
+        phases.insert(0, _rollout(work, work.rollout, networks))
     return Prediction(tuple(phases))
 
 
-def _networks(work: Workload) -> dict[str, int]:
-    parts = OURS.network(work.parameters, work.trained if work.policy else 0)
-    if work.reference:
-        parts["reference"] = OURS.network(work.trained, 0)["weights"]
+def networks_at_rest(work: Workload) -> dict[str, int]:
+    """Bytes of all networks, each once, however they are spread."""
+    return at_rest(_networks(work), work.recipe)
+
+
+def _check(work: Workload) -> None:
+    ranks, engines = work.sharding.ranks, work.engine.devices
+    if work.engine.place == "colocated" and ranks != engines:
+        raise RunFileError(
+            f"colocated engines have {engines} devices and training has {ranks}",
+            fix="give both the same number, or engines devices of their own",
+        )
+    work.sharding.check(work.shape)
+    work.engine.check(work.shape)
+
+
+def _networks(work: Workload) -> list[Network]:
+    matrices = work.shape.linear_parameters
+    networks = [Network("policy", work.parameters, work.trained if work.policy else 0, matrices, work.base)]
     if work.critic:
         head = work.shape.vocabulary * work.shape.hidden
         parameters = work.parameters - (0 if work.shape.tied else head)
-        trained = min(work.trained, parameters)
-        parts |= {f"critic's {name}": size for name, size in OURS.network(parameters, trained).items()}
-    if work.precision.compute != work.precision.residual:
-        parts["rounded weights"] = work.precision.compute * work.shape.linear_parameters
-    return parts
+        networks.append(Network("critic", parameters, min(work.trained, parameters), matrices, work.base))
+    if work.reference and not work.reference_is_base:
+        whole = work.trained == work.parameters
+        networks.append(Network("reference", work.trained, matrices=matrices if whole else 0))
+    if work.reward_model:
+        networks.append(Network("reward model", work.reward_model, matrices=matrices))
+    return networks
 
 
-def _decoding(work: Workload, rollout: Rollout) -> dict[str, int]:
-    """The cache, in float32 the packed copy of the weights that CPUs decode with, and the higher of two moments: rows
-    that leave or enter, when a second cache is made before the first goes; or a draw, which holds logits as they are,
-    scaled, their exponentials, those in blocks, and one on its way."""
-    cache = rollout.tokens * kv_bytes(work.shape, work.precision.compute)
-    moments = {"keys and values moved": cache, "logits": logits(work.shape, rollout.rows, 5)}
-    height = max(moments, key=lambda name: moments[name])
-    shape = work.shape
-    copies = FULL if work.precision == FLOAT32 else 0
-    packed = copies * (shape.linear_parameters + shape.vocabulary * shape.hidden)
-    return {"keys and values": cache, "packed weights": packed, height: moments[height]}
+def _weights(work: Workload) -> dict[str, int]:
+    """What a pass through a model takes beside its weights at rest, in other bytes or in one place."""
+    shape, compute = work.shape, work.precision.compute
+    gathered = work.sharding.gathered(shape, min(work.recipe.weight, compute))
+    return work.sharding.rounded(work.recipe, shape, compute) | gathered
+
+
+def _phase(work: Workload, name: str, networks: list[Network], added: dict[str, int]) -> Phase:
+    """A phase on the trainer's devices."""
+    held = at_rest(networks, work.recipe, work.sharding)
+    if name != "update":
+        held = _without_gradients(held)
+    away = {"scoring": ["reference"], "reference": ["reward model"]}.get(name, ["reference", "reward model"])
+    host = {part: held.pop(part) for part in away if work.offloads_frozen and part in held}
+    margin = work.allowance.parts(sum(added.values()))
+    return Phase(name, held | added | margin, work.sharding.ranks, host)
+
+
+def _without_gradients(parts: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in parts.items() if "gradients" not in name}
+
+
+def _rollout(work: Workload, rollout: Rollout, networks: list[Network]) -> Phase:
+    engine, shape = work.engine, work.shape
+    if engine.place == "in process":
+        rounded = work.sharding.rounded(work.recipe, shape, work.precision.compute)
+        return _phase(work, "rollout", networks, rounded | decoding(shape, rollout, work.precision, engine.packs))
+    held, host = _without_gradients(at_rest(networks, work.recipe, work.sharding)), {}
+    if engine.place == "apart":
+        held = {}
+    elif engine.offloads:
+        stays = ["weights"] if engine.shares_weights else []
+        host = {name: size for name, size in held.items() if name not in stays}
+        held = {name: size for name, size in held.items() if name in stays}
+    if copy := engine.weights(work.parameters, shape.linear_parameters):
+        held["engine's weights"] = copy
+    fixed = work.allowance.fixed
+    added = serving(shape, rollout, engine, work.device_memory, sum(held.values()) + fixed)
+    # a paged cache is one piece, taken at the start: it leaves no holes
+    return Phase("rollout", held | added | work.allowance.parts(0), engine.devices, host)
+
+
+def _pass(work: Workload, name: str) -> dict[str, int]:
+    """A pass without a gradient: the higher of a layer, and where there are any of logits beside the last hidden
+    states."""
+    split = work.sharding.tensor_parallel
+    moments = [{"layer": passing(work.shape, work.packing, work.precision)}]
+    if name != "scoring":
+        hidden = 2 * layer_inputs(work.shape, work.packing, work.precision)
+        moments.append({"logits": _logits(work, 2), "hidden states": hidden})
+    height = max(moments, key=lambda moment: sum(moment.values()))
+    return {part: size // split for part, size in height.items()}
+
+
+def _logits(work: Workload, copies: int) -> int:
+    scored = work.packing.scored
+    if work.chunk_rows is None:
+        return whole_logits(work.shape, scored)
+    return logits(work.shape, min(scored, work.chunk_rows), copies)
 
 
 def _update(work: Workload, checkpointing: bool) -> dict[str, int]:
     """Activations, and the highest of the moments after which they are gone: logits of the last chunk forward, of the
     first backward, the last layer's backward pass; or, when nothing of them is left, the embedding's gradient."""
-    shape, packing, precision = work.shape, work.packing, work.precision
+    shape, packing, precision, sharding = work.shape, work.packing, work.precision, work.sharding
+    split, whole = sharding.tensor_parallel, work.trained == work.parameters
+    width = min(work.recipe.weight, precision.compute) if sharding.gathers else work.recipe.weight
     trained = work.policy + work.critic
     kept = {"activations": trained * activations(shape, packing, precision, checkpointing=checkpointing)}
-    head = shape.vocabulary * shape.hidden * FULL if work.policy and work.trained == work.parameters else 0
-    rows = min(packing.scored, CHUNK_ROWS)
-    forward = {"logits": logits(shape, rows, 2)}
-    backward = {"logits": logits(shape, rows, 2 if shape.softcap else 1), "output layer's gradient": head}
+    head = round(shape.vocabulary * shape.hidden * width) if work.policy and whole else 0
+    forward = {"logits": _logits(work, 2)}
+    backward = {"logits": _logits(work, 2 if shape.softcap else 1), "output layer's gradient": head}
     held = {"output layer's gradient": head if shape.tied else 0}  # until the embedding's joins it
     layer = held | {
         "gradients passing": packing.tokens * (shape.active + shape.hidden) * precision.compute,
@@ -317,4 +274,6 @@ def _update(work: Workload, checkpointing: bool) -> dict[str, int]:
     moments = [kept | moment for moment in ([forward, backward, layer] if work.policy else [layer])]
     if head:
         moments.append(held | {"embedding's gradient": head})
-    return max(moments, key=lambda moment: sum(moment.values()))
+    height = max(moments, key=lambda moment: sum(moment.values()))
+    bucket = sharding.bucket(shape, width, work.trained / work.parameters)
+    return {name: size // split for name, size in height.items()} | bucket

@@ -40,6 +40,7 @@ from groupwise.telemetry.summary import Summary, summarise
 from groupwise.training import checkpoint, environment
 from groupwise.training.banner import banner
 from groupwise.training.demands import demands
+from groupwise.training.planned import Expectation
 from groupwise.training.preparation import Prepared, check_parts, prepare
 from groupwise.training.progress import Progress
 from groupwise.training.trainer import Trainer
@@ -86,10 +87,12 @@ def train(
         folder = RunFolder.check_free(out or default_folder(loaded.name))
         task = None if prompts is None else InMemory(prompts, test_prompts)
         with _prepared(loaded.run, shown, loaded.notes, task, rewards) as prepared:
+            expected = Expectation(loaded.run, prepared, shown.say)
             model, seed = loaded.run.model, loaded.run.seed
             policy = Policy.of(load_model(model, seed=seed, say=shown.say, demands=demands(prepared)))
+            expected.loaded(policy)
             folder.make(to_toml(loaded.run), environment.describe(policy))
-            return _run(Trainer(loaded.run, prepared, policy, folder, shown), folder)
+            return _run(Trainer(loaded.run, prepared, policy, folder, shown), folder, expected)
 
 
 def resume(
@@ -122,11 +125,13 @@ def resume(
             return Result(folder.path, True, step, summarise(folder))
         task = None if prompts is None else InMemory(prompts, test_prompts)
         with _prepared(stored.run, shown, (), task, rewards) as prepared:
+            expected = Expectation(stored.run, prepared, shown.say)
             begun = stage_start(stored.run, folder, weights)
             model = environment.as_before(stored.run.model, recorded)
             policy = Policy.of(load_model(model, seed=stored.run.seed, weights=begun, say=shown.say))
+            expected.loaded(policy)
             environment.compare(recorded, environment.describe(policy), shown.say)
-            return _run(Trainer(stored.run, prepared, policy, folder, shown, weights), folder)
+            return _run(Trainer(stored.run, prepared, policy, folder, shown, weights), folder, expected)
 
 
 def read_progress(weights: Path) -> Progress:
@@ -194,8 +199,10 @@ def _prepared(
                 ready.reward.close()
 
 
-def _run(trainer: Trainer, folder: RunFolder) -> Result:
+def _run(trainer: Trainer, folder: RunFolder, expected: Expectation) -> Result:
+    before = trainer.progress.step
     finished = trainer.train()
+    expected.end([row for row in metrics.read(folder.metrics) if row["step"] > before])
     interrupted = None if trainer.interrupts.signal is None else trainer.interrupts.signal.name
     step, before = trainer.progress.step, trainer.step_before_alarm()
     return Result(folder.path, finished, step, summarise(folder), interrupted, trainer.recorder.stopped_by, before)
