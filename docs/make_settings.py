@@ -26,6 +26,7 @@ from groupwise.rewards.build import REWARDS
 from groupwise.rewards.pooled import PooledSettings
 from groupwise.run import Run, Stage
 from groupwise.settings import Settings
+from groupwise.telemetry.trackers import TRACKERS
 
 PAGE = Path(__file__).with_name("settings.md")
 
@@ -69,8 +70,12 @@ algorithm.
 SHARED = {
     "algorithm": (AlgorithmSettings, PolicyGradient, GroupRelative, TokenClip, ActorCritic),
     "rewards": (RewardSettings, PooledSettings),
+    "trackers": (),
 }
 """Bases whose settings are written once for all algorithms, or rewards, that derive from them."""
+
+LISTS = ("rewards", "trackers")
+"""Tables that a run file may have several of."""
 
 WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "length at least"}
@@ -107,7 +112,7 @@ class Section:
             return self.title
         choice = re.search(r"\[(\w+)\]", self.place)
         table = re.sub(r"\[\w+\]", "", self.place)
-        brackets = f"[[{table}]]" if table == "rewards" else f"[{table}]"
+        brackets = f"[[{table}]]" if table in LISTS else f"[{table}]"
         if not table:
             return "Top level"
         return f"`{brackets}`" + (f' with `name = "{choice[1]}"`' if choice else "")
@@ -126,6 +131,8 @@ def sections() -> list[Section]:
                 found += choices(name, ALGORITHMS)
             elif name == "rewards":
                 found += choices(name, REWARDS)
+            elif name == "trackers":
+                found += choices(name, TRACKERS)
             elif name != "stages":
                 for one in classes:
                     found += tables(f"{name}[{named(one)}]" if len(classes) > 1 else name, one)
@@ -136,7 +143,7 @@ def choices(table: str, classes: Mapping[str, type[Settings]]) -> list[Section]:
     """What the choices for a table share, then what each has of its own, then the tables inside them, once for all."""
     shared, own = [], []
     inner: dict[tuple[str, type[Settings]], list[str]] = {}
-    brackets = f"[[{table}]]" if table == "rewards" else f"[{table}]"
+    brackets = f"[[{table}]]" if table in LISTS else f"[{table}]"
     for owner in SHARED[table]:
         users = [name for name, cls in classes.items() if issubclass(cls, owner)]
         title = f"`{brackets}`, shared by {'all' if len(users) == len(classes) else ', '.join(users)}"

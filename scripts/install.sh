@@ -28,6 +28,15 @@ if ! command -v bwrap >/dev/null; then
     fi
 fi
 
+# The tests of the report open it in a browser; nothing else needs one.
+if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -q && apt-get install -qy --no-install-recommends chromium
+    else
+        echo "The report's tests in a browser need Chromium: sudo apt-get install chromium" >&2
+    fi
+fi
+
 [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV"
 pip="$VENV/bin/python -m pip install --quiet --disable-pip-version-check"
 

@@ -36,22 +36,28 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": set(),
     "rewards": {"models"},
     "sources": {"engines", "rewards", "tasks"},
-    "telemetry": set(),
-    "run": {"algorithms", "engines", "models", "rewards", "tasks"},
+    "statistics": set(),
+    "telemetry": {"statistics"},
+    "alarms": set(),
+    "report": {"alarms", "statistics", "telemetry"},
+    "run": {"alarms", "algorithms", "engines", "models", "rewards", "tasks", "telemetry"},
     "run_errors": {"run"},
     "run_file": {"run", "run_errors"},
     "training": {
-        "algorithms", "core", "engines", "models", "packing", "planning", "rewards", "run", "run_file", "sources",
-        "tasks", "telemetry",
+        "alarms", "algorithms", "core", "engines", "models", "packing", "planning", "report", "rewards", "run",
+        "run_file", "sources", "statistics", "tasks", "telemetry",
     },
     "checking": {
-        "engines", "models", "rewards", "run", "run_file", "sources", "tasks", "telemetry", "training",
+        "alarms", "engines", "models", "rewards", "run", "run_file", "sources", "tasks", "telemetry", "training",
     },
-    "cli": {"checking", "planning", "run_file", "telemetry", "training"},
+    "evaluating": {
+        "engines", "models", "rewards", "run", "run_file", "sources", "statistics", "tasks", "telemetry", "training",
+    },
+    "cli": {"alarms", "checking", "evaluating", "planning", "report", "run_file", "telemetry", "training"},
 }  # fmt: skip
 """The rooms in order, and the other rooms that each may import: only ones that stand before it."""
 
-OPTIONAL = {"peft", "vllm", "ray", "wandb", "reasoning_gym"}
+OPTIONAL = {"peft", "vllm", "ray", "wandb", "trackio", "tensorboard", "reasoning_gym"}
 """Libraries that need not be installed, or are slow to import."""
 
 LONGEST_FILE, LONGEST_FUNCTION = 350, 70

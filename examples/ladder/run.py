@@ -29,7 +29,6 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from report import origin, write_results  # noqa: E402
 from rungs import RUNGS, Rung  # noqa: E402
 
 import groupwise  # noqa: E402
@@ -39,6 +38,7 @@ from groupwise.models.settings import ModelSettings  # noqa: E402
 from groupwise.tasks import WorkedSums  # noqa: E402
 from groupwise.telemetry import ledger  # noqa: E402
 from groupwise.telemetry.display import Silent  # noqa: E402
+from report import origin, write_results  # noqa: E402
 
 TASK = WorkedSums(largest=7)
 TASK_TABLE = TASK.model_dump(mode="json")

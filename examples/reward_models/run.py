@@ -30,7 +30,6 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "ladder")]
 
-from report import origin, shown  # noqa: E402
 from samples import pair_rows, step_rows  # noqa: E402
 
 import groupwise  # noqa: E402
@@ -40,6 +39,7 @@ from groupwise.tasks import WorkedSums  # noqa: E402
 from groupwise.telemetry import ledger, metrics  # noqa: E402
 from groupwise.telemetry.display import Silent  # noqa: E402
 from groupwise.training.exporting import export_run  # noqa: E402
+from report import origin, shown  # noqa: E402
 
 TASK = WorkedSums(largest=5)
 DEMONSTRATIONS, START_STEPS = 150, 50

@@ -23,7 +23,6 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real") / "sums"
     few = ["stages.0.steps=14", "stages.1.steps=6", "evaluation.prompts=20", "evaluation.samples=2"]
     groupwise.train("sums_from_scratch", overrides=few, out=folder, display=Silent())
-    (folder / "objective.txt").write_text("J = Σ W [ min(ρ A, clip(ρ, 0.8, 1.28) A) ]\n", "utf-8")
     return folder
 
 

@@ -345,6 +345,7 @@ ANOTHER: dict[str, Any] = {
     "PooledSettings.memory_mb": 512,
     "ChatSettings.template_arguments": {"a": True},
     "OptimizerSettings.betas": [0.5, 0.6],
+    "AlarmSettings.stop": ["truncation"],
 }
 """Values other than the default, for settings that don't take just any."""
 
@@ -459,7 +460,8 @@ def test_R047_changing_any_setting_changes_what_is_printed(
 ) -> None:
     tree = tomllib.loads(RUN)
     tree |= {"algorithm": {"name": algorithm or "grpo"}, "model": {"name": tree["model"]}, "task": {"name": "sums"}}
-    tree |= {"rewards": [{}]} if path.startswith("rewards") else {}
+    of_list = next((word for word in ("rewards", "trackers") if path.startswith(word)), None)
+    tree |= {of_list: [{}]} if of_list else {}
     table, _, _ = path.rpartition(".")
     if _options(getattr(owner.model_fields.get("name"), "annotation", None)):  # a table that is chosen by its name
         put(tree, f"{table}.name", owner.model_fields["name"].default)
@@ -467,7 +469,7 @@ def test_R047_changing_any_setting_changes_what_is_printed(
     beside = BESIDE.get(key) or BESIDE.get(owner.__name__, {})
     for other, value in beside.items():
         put(tree, other, copy.deepcopy(value))
-    if table and not table.startswith("rewards"):
+    if table and not of_list:
         put(tree, table, at(tree, table) or {})
 
     plain = load_run(tree).run

@@ -18,7 +18,7 @@ def test_a_new_folder_is_made_only_when_asked(tmp_path: Path) -> None:
     assert folder.run_file.read_text() == "steps = 1\n"
     assert json.loads(folder.environment.read_text()) == {"threads": 2}
     assert {path.name for path in folder.path.iterdir()} == {
-        "run.toml", "environment.json", "rollouts", "evaluations", "checkpoints",
+        "run.toml", "environment.json", "objective.txt", "rollouts", "evaluations", "checkpoints",
     }  # fmt: skip
     assert RunFolder.existing(tmp_path / "deep" / "run").path == folder.path
 

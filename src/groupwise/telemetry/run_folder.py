@@ -2,6 +2,7 @@
 
 run.toml                 the effective run file
 environment.json         what was chosen by measurement or given by the machine: threads, dtype, versions
+objective.txt            what each stage maximises, in plain maths
 metrics.jsonl            one object per optimiser step, and one per evaluation
 alarms.jsonl             one object per finding of the alarms, where there is one
 rollouts/                step-000001.parquet: one row per completion
@@ -27,6 +28,7 @@ class RunFolder:
         self.path = Path(path).absolute()
         self.run_file = self.path / "run.toml"
         self.environment = self.path / "environment.json"
+        self.objective = self.path / "objective.txt"
         self.metrics = self.path / "metrics.jsonl"
         self.alarms = self.path / "alarms.jsonl"
         self.rollouts = self.path / "rollouts"
@@ -60,12 +62,13 @@ class RunFolder:
             )
         return folder
 
-    def make(self, run_toml: str, environment: Mapping[str, Any]) -> None:
+    def make(self, run_toml: str, environment: Mapping[str, Any], objective: str = "") -> None:
         """Write what stands at a run's start."""
         try:
             for folder in (self.path, self.rollouts, self.evaluations, self.checkpoints):
                 folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self.environment, json.dumps(environment, indent=2) + "\n")
+            write_atomically(self.objective, objective)
             write_atomically(self.run_file, run_toml)
         except OSError as error:
             raise RunFolderError(f"can't write to {self.path}: {error.strerror}", fix="give another --out") from error

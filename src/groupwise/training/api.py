@@ -29,6 +29,7 @@ from groupwise.alarms import Finding
 from groupwise.errors import RunFolderError
 from groupwise.models.loading import load_model, load_tokenizer
 from groupwise.models.policy import Policy
+from groupwise.report.page import write_report
 from groupwise.run import Run
 from groupwise.run_file import LoadedRun, differences, load_run, to_toml
 from groupwise.tasks import InMemory
@@ -38,7 +39,7 @@ from groupwise.telemetry.display import ConsoleDisplay, Display
 from groupwise.telemetry.run_folder import RunFolder
 from groupwise.telemetry.summary import Summary, summarise
 from groupwise.training import checkpoint, environment
-from groupwise.training.banner import banner
+from groupwise.training.banner import banner, objectives
 from groupwise.training.demands import demands
 from groupwise.training.planned import Expectation
 from groupwise.training.preparation import Prepared, check_parts, prepare
@@ -91,7 +92,7 @@ def train(
             model, seed = loaded.run.model, loaded.run.seed
             policy = Policy.of(load_model(model, seed=seed, say=shown.say, demands=demands(prepared)))
             expected.loaded(policy)
-            folder.make(to_toml(loaded.run), environment.describe(policy))
+            folder.make(to_toml(loaded.run), environment.describe(policy), "\n".join(objectives(loaded.run)))
             return _run(Trainer(loaded.run, prepared, policy, folder, shown), folder, expected)
 
 
@@ -200,12 +201,21 @@ def _prepared(
 
 
 def _run(trainer: Trainer, folder: RunFolder, expected: Expectation) -> Result:
-    before = trainer.progress.step
+    begun = trainer.progress.step
     finished = trainer.train()
-    expected.end([row for row in metrics.read(folder.metrics) if row["step"] > before])
+    expected.end([row for row in metrics.read(folder.metrics) if row["step"] > begun])
+    _write_page(folder, trainer.display)
     interrupted = None if trainer.interrupts.signal is None else trainer.interrupts.signal.name
     step, before = trainer.progress.step, trainer.step_before_alarm()
     return Result(folder.path, finished, step, summarise(folder), interrupted, trainer.recorder.stopped_by, before)
+
+
+def _write_page(folder: RunFolder, display: Display) -> None:
+    """The report of the run as it is. The run is worth more than its page: whatever is wrong with that is only said."""
+    try:
+        display.say(f"report: {write_report([folder.path])}")
+    except Exception as error:
+        display.say(f"no report was written ({type(error).__name__}: {error}); try groupwise report {folder.path}")
 
 
 def _forget_after(folder: RunFolder, step: int) -> None:

@@ -21,6 +21,15 @@ def banner(run: Run, prepared: Sequence[Prepared]) -> list[str]:
     return lines
 
 
+def objectives(run: Run) -> list[str]:
+    """What each stage maximises, in plain maths."""
+    lines = []
+    for index, stage in enumerate(run.stages):
+        algorithm = stage.algorithm.with_budget(stage.sampling.max_tokens)
+        lines += [f"stage {run.stage_name(index)}", *algorithm.objective().splitlines(), ""]
+    return lines
+
+
 def _details(stage: Stage, data: Prepared) -> list[str]:
     optimizer, sampling, evaluation = stage.optimizer, stage.sampling, stage.evaluation
     reward = "none" if data.reward is None else data.reward.name
