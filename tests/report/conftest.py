@@ -26,7 +26,7 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, as the system has it; the tests are skipped where there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
