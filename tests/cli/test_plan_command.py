@@ -47,7 +47,8 @@ def test_the_seed_s_table(algorithm, total):
 
 def test_parameters_can_be_given():
     assert json.loads(run(*SEED, "--parameters", "7e9", "--json"))["total_gb"] == 84.0
-    assert json.loads(run(*SEED, "--algorithm", "ppo", "--reward-models", "0", "--json"))["total_gb"] == 1680.0
+    assert json.loads(run(*SEED, "--algorithm", "ppo", "--reward-models", "0", "--json"))["total_gb"] == 1540.0
+    assert json.loads(run(*SEED, "--reward-models", "1", "--json"))["total_gb"] == 980.0
 
 
 def test_a_model_on_a_cluster_in_words():
@@ -80,9 +81,11 @@ def test_this_machine_is_measured_once(monkeypatch):
     assert json.loads(run("sums_from_scratch", "--json"))[1]["time"] == stages[1]["time"]
 
 
-def test_what_is_printed_can_be_kept_as_a_picture(tmp_path):
-    run(*SEED, "--plot", str(tmp_path / "plan.svg"))
-    assert (tmp_path / "plan.svg").read_text("utf-8").startswith("<svg")
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_what_is_printed_can_be_kept_as_a_picture(tmp_path, how):
+    run(*SEED, *how, "--plot", str(tmp_path / "plan.svg"))
+    picture = (tmp_path / "plan.svg").read_text("utf-8")
+    assert picture.startswith("<svg") and "optimiser" in picture
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,14 @@ def test_what_is_printed_can_be_kept_as_a_picture(tmp_path):
         (("--model", "llama-70b", "--prompt-tokens", "0"), "--prompt-tokens 0 is impossible"),
         (("--model", "llama-70b", "--pass-rate", "1.5"), "pass rate 1 is 1.5"),
         (("--model", "llama-70b", "--pass-rate", "much"), "neither a number nor a file"),
+        (("--model", "llama-70b", "--parameters", "inf"), "--parameters inf is no size"),
+        (("--model", "llama-70b", "--parameters", "5"), "5 parameters are impossible"),
+        (("--model", "llama-70b", "--prompts", "1000000"), "1000000 prompts of 8 completions are no step"),
+        (("--model", "llama-70b", "--base", "nf4"), "give --lora RANK, too"),
+        (("--model", "llama-70b", "--accounting", "seed", "--lora", "8"), "the accounting seed knows no adapters"),
+        (("--model", "llama-70b", "--plot", "/nowhere/at/all.svg"), "can't be written"),
+        (("--model", "llama-70b", "--set", "steps=3"), "--set without a run file"),
+        (("sums_from_scratch", "--algorithm", "ppo"), "--algorithm beside a run file"),
     ],
 )
 def test_bad_input_is_one_line(arguments, said):
@@ -115,6 +126,14 @@ def test_counts_are_read_from_a_file(tmp_path):
     path.write_text("".join(json.dumps({"right": right, "sampled": 8}) + "\n" for right in (0, 1, 3, 5, 8, 2)))
     rates = pass_rates(str(path))
     assert rates is not None and 0.2 < rates.expected(1, 0) < 0.6
+    for line, said in (
+        ('{"right": 0.9, "sampled": 8}', "right = 0.9"),
+        ('{"right": true, "sampled": 8}', "right = True"),
+    ):
+        path.write_text(line + "\n")
+        assert said in refused("--model", "gpt2", "--pass-rate", str(path))
+    path.write_bytes(b"\xff\xfe")
+    assert "isn't text in UTF-8" in refused("--model", "gpt2", "--pass-rate", str(path))
     path.write_text('{"right": 1}\n')
     assert f"{path}, line 1 is no pair of counts" in refused("--model", "gpt2", "--pass-rate", str(path))
 
@@ -123,5 +142,5 @@ def test_a_run_says_what_was_predicted_and_what_it_took(tmp_path):
     result = CliRunner().invoke(app, ["train", "sums_from_scratch", *TINY, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, (result.output, result.exception)
     told = " ".join(result.stdout.split())
-    assert "plan: the update needs the most" in told and "are free" in told
+    assert "the update needs the most" in told and "are free" in told
     assert "were predicted" in told and "taken at the peak" in told

@@ -93,6 +93,21 @@ def test_a_lever_is_what_the_plan_says_with_it():
     assert found.levers[0].before == found.times
 
 
+def test_no_lever_is_named_that_would_not_fit():
+    h100 = devices.find("h100")
+    of = job(model="qwen2.5-7b", accounting="fsdp-fp32", layout=Layout(h100, devices=8), micro_batch_tokens=16384)
+    names = [lever.change for lever in planned(of).levers]
+    assert names and not [name for name in names if "6 of 8 devices" in name or "no gradient checkpointing" in name]
+
+
+def test_another_size_takes_time_in_proportion():
+    h100 = devices.find("h100")
+    of = job(model="qwen2.5-7b", accounting="fsdp-fp32", layout=Layout(h100, devices=8))
+    plain, larger = planned(of).times, planned(replace(of, size=10 * of.parameters)).times
+    assert plain is not None and larger is not None
+    assert larger.phases["reference"] > 8 * plain.phases["reference"]
+
+
 def test_pass_rates_say_what_is_trained_on():
     half = planned(job(), pass_rates=KnownRates((0.5,)))
     assert half.signal is not None

@@ -220,14 +220,16 @@ def test_the_largest_gain_comes_first_and_is_what_planning_again_gives():
     def again(step: Step, fleet: Fleet) -> Times:
         return planned(step, fleet)
 
-    found = levers(STEP, Fleet(8), again)
+    found = levers(STEP, Fleet(8), again, lambda *_: True)
     assert [lever.times.step for lever in found] == sorted(lever.times.step for lever in found)
     changes = {lever.change: lever for lever in found}
     assert changes["drop the reference"].times.step == planned(replace(STEP, reference=False)).step
     assert changes["16 devices in place of 8"].factor == pytest.approx(planned().step / planned(fleet=Fleet(16)).step)
     assert all(lever.factor > 1 for lever in found)
     assert any(change.startswith("sample while training, one step stale, with ") for change in changes)
-    shown = levers(replace(STEP, prompt=4000, shared_prompt=False, lengths=Lengths(50, 64)), Fleet(1), again)
+    shown = levers(
+        replace(STEP, prompt=4000, shared_prompt=False, lengths=Lengths(50, 64)), Fleet(1), again, lambda *_: True
+    )
     assert shown[0].change == "compute each prompt once per group in training" and shown[0].factor > 3
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from groupwise.cli.app import SetOption, app, user_errors
+
+if TYPE_CHECKING:
+    from groupwise.planning.plan import Plan
 
 
 @app.command()
@@ -20,7 +25,7 @@ def plan(
     model: Annotated[
         str | None, typer.Option(help="Without a run: a model such as qwen2.5-7b, a folder, or a config.json.")
     ] = None,
-    algorithm: Annotated[str, typer.Option(help="Without a run: the algorithm.")] = "grpo",
+    algorithm: Annotated[str | None, typer.Option(help="Without a run: the algorithm; grpo if none is given.")] = None,
     accounting: Annotated[
         str | None, typer.Option(help="What a parameter takes: seed, mixed, bf16, adamw-8bit, fsdp-fp32, fp32 ...")
     ] = None,
@@ -63,6 +68,7 @@ def plan(
         from groupwise.telemetry.display import ConsoleDisplay
         from groupwise.training.wishes import Wishes, pass_rates, planned
 
+        _check_plot(plot)
         wishes = Wishes(
             run=run, overrides=settings or [], model=model, algorithm=algorithm, accounting=accounting,
             parameters=parameters, gpu=gpu, gpus=gpus, engine_gpus=engine_gpus, tensor_parallel=tensor_parallel,
@@ -70,14 +76,33 @@ def plan(
             prompt_tokens=prompt_tokens, tokens=tokens, max_tokens=max_tokens, micro_batch_tokens=micro_batch_tokens,
             steps=steps,
         )  # fmt: skip
-        with ConsoleDisplay(Console(highlight=False, record=plot is not None, stderr=as_json)) as display:
+        with ConsoleDisplay(Console(highlight=False, stderr=as_json)) as display:
             found = planned(wishes, display.say)
             signal = pass_rates(pass_rate)
             speed = found.rates(display.say)
             plans = [plan_of(job, others=found.others, rates=speed, pass_rates=signal) for job in found.jobs]
             for one in () if as_json else plans:
                 show(one, display)
-            if plot is not None:
-                display.console.save_svg(str(plot), title="groupwise plan")
+        if plot is not None:
+            _draw(plans, plot)
         if as_json:
             print(json.dumps([to_json(one) for one in plans] if len(plans) > 1 else to_json(plans[0]), indent=2))
+
+
+def _check_plot(plot: Path | None) -> None:
+    from groupwise.errors import RunFileError
+
+    if plot is not None and (plot.is_dir() or not plot.parent.is_dir()):
+        raise RunFileError(f"--plot {plot} can't be written", fix="give a file in a folder that exists")
+
+
+def _draw(plans: Sequence[Plan], plot: Path) -> None:
+    """The same tables as a picture, whatever was printed."""
+    from groupwise.planning.showing import show
+    from groupwise.telemetry.display import ConsoleDisplay
+
+    picture = Console(highlight=False, record=True, file=io.StringIO(), width=100)
+    with ConsoleDisplay(picture) as display:
+        for one in plans:
+            show(one, display)
+    picture.save_svg(str(plot), title="groupwise plan")

@@ -236,4 +236,8 @@ def _read(name: str, path: Path) -> Model:
     except (OSError, ValueError, AttributeError) as error:  # no JSON, an unknown model_type, or no decoder
         reason = str(error).splitlines()[0]
         raise ModelError(f"config of {name} can't be read ({reason})", fix="give that of a decoder") from error
+    sizes = {"layers": shape.layers, "hidden size": shape.hidden, "heads": shape.heads, "vocabulary": shape.vocabulary}
+    for what, size in sizes.items():
+        if size < 1:
+            raise ModelError(f"config of {name} has {what} {size}", fix="give that of a decoder")
     return Model(name, nominal_parameters(Path(name).name) or shape.parameters, shape)

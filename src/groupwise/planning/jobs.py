@@ -22,6 +22,9 @@ OWN_ACCOUNTING, GPU_ACCOUNTING, SEED_ACCOUNTING = "fp32", "fsdp-fp32", "seed"
 """What this library's trainer keeps on one device; the same in shards, computing in bfloat16; and the table of the
 papers."""
 
+MOST_PARAMETERS, MOST_COMPLETIONS = 10**15, 10**6
+"""Beyond which a number is a slip."""
+
 ROOM_FOR_CACHE = 0.6
 """An engine's weights take at most this share of what it may have of a device, so that keys and values find room."""
 
@@ -94,8 +97,8 @@ class Job:
     """Rollouts of the run."""
     lora: int | None = None
     """Rank of adapters on every matrix; None: all weights are trained."""
-    reward_models: int = 0
-    """Learned ones, of the policy's size."""
+    reward_models: int | None = None
+    """Learned ones, of the policy's size; None: in the accounting `seed` one with PPO, else none."""
     accounting: str = OWN_ACCOUNTING
     """A recipe's name."""
     base: str | None = None
@@ -109,6 +112,25 @@ class Job:
     """Share of groups that are sampled and not trained on."""
     rounds: float = 1.0
     """Of dynamic sampling."""
+    stage: str = ""
+    """Its name in a run of several."""
+
+    def __post_init__(self) -> None:
+        if self.lora is not None and self.accounting == SEED_ACCOUNTING:
+            raise RunFileError("the accounting seed knows no adapters", fix="take another, such as mixed")
+        if self.base is not None and self.lora is None:
+            raise RunFileError(f"--base {self.base} is for weights beneath adapters", fix="give --lora RANK, too")
+        least = self.model.shape.vocabulary * self.model.shape.hidden
+        if self.size is not None and not least <= self.size <= MOST_PARAMETERS:
+            raise RunFileError(
+                f"{self.size:,} parameters are impossible for the shape of {self.model.name}",
+                fix=f"give at least the {least:,} of its embedding, and no more than {MOST_PARAMETERS:,}",
+            )
+        if self.prompts * self.samples > MOST_COMPLETIONS:
+            raise RunFileError(
+                f"{self.prompts} prompts of {self.samples} completions are no step",
+                fix=f"plan at most {MOST_COMPLETIONS:,} completions a step",
+            )
 
     @property
     def parameters(self) -> int:
@@ -180,7 +202,7 @@ class Job:
             rollout=Rollout(self.prompt, self.lengths.longest, self.samples, rows) if self.samples_live else None,
             recipe=recipes.recipe(self.accounting),
             base=None if self.base is None else recipes.storage(self.base),
-            reward_model=self.reward_models * self.parameters if self.needs.rewards else 0,
+            reward_model=(self.reward_models or 0) * self.parameters if self.needs.rewards else 0,
             old_log_probs=self._old_log_probs,
             sharding=sharding,
             engine=engine,

@@ -13,6 +13,9 @@ from groupwise.errors import RunFileError
 SPREAD = 0.6
 """Standard deviation of a completion's log-length, where nothing else is known."""
 
+ENOUGH = 4096
+"""Quantiles that tell the mean."""
+
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -40,9 +43,8 @@ class Lengths:
 
     def of(self, count: int) -> list[int]:
         """So many lengths, quantiles of the distribution, shortest first, whose mean is `mean` to rounding."""
-        shapes = [math.exp(self.spread * NormalDist().inv_cdf((number + 0.5) / count)) for number in range(count)]
-        scale = self._scale(shapes)
-        return [max(1, round(min(scale * shape, self.longest))) for shape in shapes]
+        scale = self._scale(self._shapes(min(count, ENOUGH)))
+        return [max(1, round(min(scale * shape, self.longest))) for shape in self._shapes(count)]
 
     def capped(self, longest: int) -> Lengths:
         """The same completions, cut off earlier."""
@@ -57,6 +59,9 @@ class Lengths:
         for rank, place in enumerate(places):
             dealt[place] = ordered[rank]
         return dealt
+
+    def _shapes(self, count: int) -> list[float]:
+        return [math.exp(self.spread * NormalDist().inv_cdf((number + 0.5) / count)) for number in range(count)]
 
     def _scale(self, shapes: Sequence[float]) -> float:
         """The factor that gives the mean, cut in place: the mean grows with it, so it is halved in on."""

@@ -22,13 +22,16 @@ class Lever:
         return self.before.step / self.times.step
 
 
-def levers(step: Step, fleet: Fleet, predict: Callable[[Step, Fleet], Times]) -> list[Lever]:
-    """Every change that makes a step faster, the best first. `predict` says how long a step takes on a fleet.
+def levers(
+    step: Step, fleet: Fleet, predict: Callable[[Step, Fleet], Times], fits: Callable[[Step, Fleet], bool]
+) -> list[Lever]:
+    """Every change that makes a step faster and fits into memory, the best first. `predict` says how long a step takes
+    on a fleet.
 
     Some change what is learned from (shorter completions, stale ones, no reference); more devices cost more.
     """
     before = predict(step, fleet)
-    found = [Lever(change, predict(*changed), before) for change, changed in _changes(step, fleet)]
+    found = [Lever(change, predict(*changed), before) for change, changed in _changes(step, fleet) if fits(*changed)]
     return sorted((lever for lever in found if lever.factor > 1.001), key=lambda lever: lever.times.step)
 
 

@@ -109,10 +109,12 @@ def at_rest(networks: Sequence[Network], recipe: Recipe, sharding: Sharding | No
     return parts
 
 
-def seed_table(name: str, needs: Needs, parameters: int) -> dict[str, int]:
+def seed_table(name: str, needs: Needs, parameters: int, reward_models: int | None = None) -> dict[str, int]:
     """Bytes by component in the accounting that the comparison of PPO with GRPO at 70B is known for.
 
     Weights in 2 bytes, AdamW's moments in 8 for what is trained, all networks at once and nothing else: no gradients,
-    master weights, activations, logits or keys and values. PPO has a learned reward model, GRPO a rule.
+    master weights, activations, logits or keys and values. PPO has a learned reward model, GRPO a rule, unless
+    `reward_models` says how many there are.
     """
-    return kept(needs, int(name in SEED_REWARD_MODELS)).resident(parameters, RECIPES["seed"])
+    learned = int(name in SEED_REWARD_MODELS) if reward_models is None else reward_models
+    return kept(needs, learned).resident(parameters, RECIPES["seed"])

@@ -106,9 +106,9 @@ def plan(
         kept = signal.refilling
         unused = 0.0 if kept else 1 - signal.own.with_signal
         job = replace(job, no_signal=unused, rounds=max(1.0, kept.rounds) if kept else 1.0)
-    rows = [row for name, needs in others.items() if (row := _row(replace(job, algorithm=name, needs=needs)))]
+    rows = [_row(replace(job, algorithm=name, needs=needs, reward_models=None)) for name, needs in others.items()]
     if job.accounting == SEED_ACCOUNTING:
-        parts = seed_table(job.algorithm, job.needs, job.size or job.model.nominal)
+        parts = seed_table(job.algorithm, job.needs, job.size or job.model.nominal, job.reward_models)
         return Plan(job, parts, None, False, None, rows, None, (), signal)
     checkpointing, memory = _memory(job)
     times, found = _times(job, checkpointing, rates)
@@ -116,7 +116,7 @@ def plan(
     return Plan(job, components, memory, checkpointing, _largest(job), rows, times, found, signal)
 
 
-def _row(job: Job) -> AlgorithmRow | None:
+def _row(job: Job) -> AlgorithmRow:
     if job.accounting == SEED_ACCOUNTING:
         total = sum(seed_table(job.algorithm, job.needs, job.size or job.model.nominal).values())
         return AlgorithmRow(job.algorithm, total, total, "all at once")
@@ -189,8 +189,23 @@ def _times(
     def predicted(step: Step, fleet: Fleet) -> Times:
         return predict_times(step, fleet, trainer, engine)
 
+    def fits(step: Step, fleet: Fleet) -> bool:
+        free = job.layout.per_device
+        if free is None:
+            return True
+        layout = replace(job.layout, devices=fleet.devices, engine_devices=fleet.engine_devices)
+        changed = replace(
+            job,
+            layout=layout,
+            lengths=step.lengths,
+            rows=step.rows,
+            micro_batch_tokens=step.micro_batch_tokens,
+            checkpointing=step.checkpointing,
+        )
+        return _needed(changed, _memory(changed)[1]) <= free
+
     step = job.step(job.micro_batch_tokens, checkpointing)
-    return predicted(step, job.fleet), levers(step, job.fleet, predicted)
+    return predicted(step, job.fleet), levers(step, job.fleet, predicted, fits)
 
 
 def _signal(job: Job, rates: PassRates) -> Signal:
@@ -210,6 +225,7 @@ def to_json(found: Plan) -> dict[str, Any]:
     """What `--json` prints: bytes as GB, which are 10^9."""
     job, memory = found.job, found.memory
     answer: dict[str, Any] = {
+        **({"stage": job.stage} if job.stage else {}),
         "model": job.model.name,
         "parameters": job.size or (job.model.nominal if memory is None else job.parameters),
         "algorithm": job.algorithm,

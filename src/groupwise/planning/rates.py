@@ -101,12 +101,13 @@ class Roofline:
         return self.shape.vocabulary * self.shape.hidden
 
     def _matrices(self, width: float) -> float:
-        """Parameters of all layers' matrices where those with experts have an MLP of this width."""
+        """Parameters of all layers' matrices where those with experts have an MLP of this width; in proportion where
+        the model has another number of parameters than its shape."""
         shape = self.shape
         attention = sum(a * b for a, b in shape.attention_matrices)
         mlp = sum(a * b for a, b in shape.mlp_matrices(1))  # per unit of width
         wide = (shape.layers - shape.dense_layers) * width + shape.dense_layers * shape.dense_intermediate
-        return shape.layers * attention + mlp * wide
+        return (shape.layers * attention + mlp * wide) * self.parameters / shape.parameters
 
     def _compute(self, operations: float) -> float:
         return operations / (self.device.operations[self.precision] * self.efficiency.compute * self.tensor_parallel)

@@ -41,6 +41,8 @@ def show(plan: Plan, display: Display) -> None:
         _show_times(plan, plan.times, display)
     if plan.signal is not None:
         _show_signal(plan, plan.signal, display)
+    if plan.memory is not None and not plan.job.samples_live:
+        display.say("nothing is sampled while training, so neither seconds nor signal are planned")
 
 
 def assumptions(job: Job) -> list[str]:
@@ -48,16 +50,18 @@ def assumptions(job: Job) -> list[str]:
     layout, lengths = job.layout, job.lengths
     size = job.size or (job.model.nominal if job.accounting == SEED_ACCOUNTING else job.parameters)
     trained = "all trained" if job.lora is None else f"{job.trained:,} trained in adapters of rank {job.lora}"
-    lines = [f"{job.algorithm} on {job.model.name}: {size:,} parameters, {trained}"]
+    stage = f"stage {job.stage}: " if job.stage else ""
+    lines = [f"{stage}{job.algorithm} on {job.model.name}: {size:,} parameters, {trained}"]
     if job.accounting == SEED_ACCOUNTING:
         return [*lines, "accounting seed: weights in 2 bytes and AdamW's moments in 8, all at once, nothing else"]
     lines.append(
         f"a step: {job.prompts} prompts of at most {job.prompt} tokens, {job.samples} completions each, "
         f"{lengths.mean:.0f} tokens on average and at most {lengths.longest}"
     )
-    kind = "this machine" if layout.device is None else f"{layout.devices} {layout.device.name}"
+    here = "this machine" if layout.memory is not None else "no device that was named"
+    kind = here if layout.device is None else f"{layout.devices} {layout.device.name}"
     apart = f" and {layout.engine_devices} that sample" if layout.engine_devices else ""
-    models = f", {job.reward_models} learned reward model" if job.reward_models and job.needs.rewards else ""
+    models = f", learned reward models: {job.reward_models}" if job.reward_models and job.needs.rewards else ""
     lines.append(
         f"on {kind}{apart}: accounting {job.accounting}, micro-batches of {job.micro_batch_tokens} tokens, "
         f"sampling {job.engine.place}{models}"

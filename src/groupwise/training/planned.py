@@ -49,7 +49,7 @@ def jobs(run: Run, prepared: Sequence[Prepared], say: Callable[[str], None] = pr
     shape = Shape.of(config_of(run.model.name, say))
     model = catalogue.Model(run.model.name, shape.parameters, shape)
     found = []
-    for stage, ready, demand in zip(run.stages, prepared, demands(prepared), strict=True):
+    for index, (stage, ready, demand) in enumerate(zip(run.stages, prepared, demands(prepared), strict=True)):
         lengths = [len(prompt.token_ids) for prompt in ready.prompts]
         written = [len(item.token_ids) for group in ready.written for item in group.completions]
         mean = sum(written) / len(written) if written else max(1.0, demand.completion / 2)
@@ -68,6 +68,7 @@ def jobs(run: Run, prepared: Sequence[Prepared], say: Callable[[str], None] = pr
                 epochs=stage.updates.epochs,
                 minibatches=stage.updates.minibatches,
                 steps=stage.steps,
+                stage=run.stage_name(index),
                 lora=None if run.model.lora is None else run.model.lora.rank,
                 layout=Layout(memory=free_memory()),
                 checkpointing=None if run.model.gradient_checkpointing == "auto" else run.model.gradient_checkpointing,
@@ -146,10 +147,14 @@ class Expectation:
         parts = sorted(phase.components.items(), key=lambda part: -part[1])
         told = ", ".join(f"{name} {size_of(size)}" for name, size in parts[:4])
         free = "" if largest.free is None else f"; {size_of(largest.free)} are free"
-        self.say(f"plan: the {phase.name} needs the most, {size_of(phase.total)} ({told}){free}")
-        seconds = [plan.times.step for plan in self.plans if plan.times is not None]
-        if seconds:
-            self.say(f"plan: about {max(seconds):.3g} s a step, if completions have half of the tokens they may have")
+        stage = f"stage {largest.job.stage}: " if len(self.plans) > 1 else ""
+        self.say(f"plan: {stage}the {phase.name} needs the most, {size_of(phase.total)} ({told}){free}")
+        for one in self.plans:
+            if one.times is not None:
+                self.say(
+                    f"plan: stage {one.job.stage}: about {one.times.step:.3g} s a step, if completions have "
+                    f"{one.job.lengths.mean:.0f} tokens, half of what they may have"
+                )
 
     def loaded(self, policy: Policy) -> None:
         """The model is there; what else is in memory are libraries, which nothing was predicted of."""
@@ -164,14 +169,15 @@ class Expectation:
         predicted = max(plan.total for plan in self.plans)
         measured = max(row["peak_rss_mb"] for row in steps) * 2**20 - self.level
         self.say(f"memory: {size_of(predicted)} were predicted, {size_of(measured)} taken at the peak")
-        times = self.plans[0].times
-        if len(self.plans) == 1 and times is not None:
-            spent = median(row["cpu_seconds"] for row in steps)
-            tokens = median(row["tokens_sampled"] for row in steps)
-            self.say(
-                f"time: {times.step:.3g} s a step were predicted for {times.sampled_tokens:.0f} sampled tokens; "
-                f"it took {spent:.3g} CPU seconds for {tokens:.0f}"
-            )
+        for one in self.plans:
+            own = [row for row in steps if row["stage"] == one.job.stage]
+            if own and (times := one.times) is not None:
+                spent = median(row["cpu_seconds"] for row in own)
+                tokens = median(row["tokens_sampled"] for row in own)
+                self.say(
+                    f"time: stage {one.job.stage}: {times.step:.3g} s a step were predicted for "
+                    f"{times.sampled_tokens:.0f} sampled tokens; it took {spent:.3g} CPU seconds for {tokens:.0f}"
+                )
 
 
 def resident() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -28,6 +29,9 @@ from groupwise.training.preparation import check_parts, prepare
 MEAN_TOKENS, MAX_TOKENS = 512, 1024
 """Of completions, where nothing says how long they are."""
 
+MOST_SAMPLED = 10**6
+"""Completions of one prompt beyond which a count is a slip."""
+
 MODELS_TIMED_HERE = 3e9
 """Parameters up to which this machine's speed is measured: of larger ones not even two layers are quickly made."""
 
@@ -39,7 +43,7 @@ class Wishes:
     run: str | None = None
     overrides: Sequence[str] = ()
     model: str | None = None
-    algorithm: str = "grpo"
+    algorithm: str | None = None
     accounting: str | None = None
     parameters: float | None = None
     gpu: str | None = None
@@ -87,6 +91,10 @@ def planned(wishes: Wishes, say: Callable[[str], None]) -> Planned:
         raise RunFileError(
             "give a run file, or a model with --model", fix="for example: groupwise plan --model qwen2.5-7b"
         )
+    if wishes.run is not None and wishes.algorithm is not None:
+        raise RunFileError("--algorithm beside a run file, which names its own", fix="use --set algorithm.name=...")
+    if wishes.model is not None and wishes.overrides:
+        raise RunFileError("--set without a run file has nothing to change", fix="leave it out")
     return _of_run(wishes, say) if wishes.run is not None else _of_model(wishes, say)
 
 
@@ -110,22 +118,23 @@ def _of_run(wishes: Wishes, say: Callable[[str], None]) -> Planned:
 def _of_model(wishes: Wishes, say: Callable[[str], None]) -> Planned:
     assert wishes.model is not None
     model = catalogue.find(wishes.model)
-    if wishes.algorithm not in ALGORITHMS:
-        near = get_close_matches(wishes.algorithm, ALGORITHMS, 1)
+    algorithm = wishes.algorithm or "grpo"
+    if algorithm not in ALGORITHMS:
+        near = get_close_matches(algorithm, ALGORITHMS, 1)
         fix = f"did you mean {near[0]}?" if near else f"use one of {', '.join(ALGORITHMS)}"
-        raise RunFileError(f"algorithm {wishes.algorithm!r} is unknown", fix=fix)
-    needs = needs_of([wishes.algorithm])[wishes.algorithm]
-    learned = int(wishes.algorithm in SEED_REWARD_MODELS)
+        raise RunFileError(f"algorithm {algorithm!r} is unknown", fix=fix)
+    needs = needs_of([algorithm])[algorithm]
+    learned = int(algorithm in SEED_REWARD_MODELS)
     longest = wishes.max_tokens if wishes.max_tokens is not None else MAX_TOKENS
     lengths = Lengths(wishes.tokens if wishes.tokens is not None else min(MEAN_TOKENS, longest), longest)
-    job = _changed(Job(model, wishes.algorithm, needs, lengths, reward_models=learned), wishes)
+    job = _changed(Job(model, algorithm, needs, lengths, reward_models=learned), wishes)
     if wishes.gpu is None and wishes.gpus == 1 and not wishes.engine_gpus:
         job = replace(job, layout=Layout())  # nothing was said of devices, so nothing of what is free
     say_assumed(wishes, say)
     small = job.parameters <= MODELS_TIMED_HERE
     here = wishes.gpu == THIS_MACHINE and small and Path(wishes.model).expanduser().is_dir()
-    if job.layout.device is None and not here:
-        say("no time is predicted: give --gpu NAME, a run file, or a small model's folder with --gpu cpu")
+    if job.layout.device is None and not here and wishes.accounting != "seed":
+        say("no time is predicted: give --gpu NAME, a run file, or with --gpu cpu the folder of a small model")
     return Planned([job], needs_of(), config_of(wishes.model, say) if here else None)
 
 
@@ -145,6 +154,8 @@ def say_assumed(wishes: Wishes, say: Callable[[str], None]) -> None:
 def _changed(job: Job, wishes: Wishes) -> Job:
     """The job with what the command line says of it."""
     _check(job, wishes)
+    if wishes.parameters is not None and not wishes.parameters < math.inf:
+        raise RunFileError(f"--parameters {wishes.parameters} is no size", fix="give a number such as 70e9")
     layout = job.layout
     if wishes.gpu not in (None, THIS_MACHINE):
         assert wishes.gpu is not None
@@ -200,13 +211,20 @@ def pass_rates(given: str | None) -> PassRates | None:
                 f"--pass-rate {given} is neither a number nor a file", fix="give 0 to 1, or a file of JSON lines"
             ) from error
         return KnownRates((rate,))
-    counts = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        try:
-            row = json.loads(line)
-            counts.append((int(row["right"]), int(row["sampled"])))
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}, line {number} is no pair of counts", fix='write {"right": 3, "sampled": 8}'
-            ) from error
-    return Beta.fit(counts)
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} isn't text in UTF-8", fix='write lines such as {"right": 3, "sampled": 8}') from error
+    return Beta.fit([_counts(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()])
+
+
+def _counts(line: str, where: str) -> tuple[int, int]:
+    """Right and sampled of one line: whole numbers, and not more than a machine ever samples."""
+    try:
+        row = json.loads(line)
+        right, sampled = row["right"], row["sampled"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{where} is no pair of counts", fix='write {"right": 3, "sampled": 8}') from error
+    if type(right) is not int or type(sampled) is not int or sampled > MOST_SAMPLED:
+        raise DataError(f"{where} has right = {right!r}, sampled = {sampled!r}", fix="give whole numbers, no rates")
+    return right, sampled
