@@ -143,7 +143,7 @@ def _show(result: Result, display: ConsoleDisplay) -> None:
             low_high = "" if change.interval is None else f"  [{change.interval[0]:+.3f}, {change.interval[1]:+.3f}]"
             difference = "" if change.difference is None else f"{change.difference:+.3f}{low_high}"
             rows.append((change.name, _number(change.before), _number(change.after), difference))
-        title = "What changed (training: from the first to the last quarter of its steps)"
+        title = "What changed (training: first and last quarter of the last stage's steps)"
         display.table(title, ("", "before", "after", "difference [95 % interval]"), rows)
         display.say(
             f"{summary.steps} steps, {summary.tokens_sampled} tokens sampled, "

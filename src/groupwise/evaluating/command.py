@@ -33,11 +33,15 @@ class Command:
     out: Path | None = None
 
     def __post_init__(self) -> None:
+        if self.against is None and self.against_step != "last":
+            raise RunFileError("--against-step says nothing without --against", fix="give the other run, too")
         if self.against is not None and len(self.sources) > 1:
             raise RunFileError(
                 f"--against compares two models, and {len(self.sources)} are given beside it",
                 fix="give one, or leave --against out for a table over seeds",
             )
+        if len(set(self.sources)) < len(self.sources):
+            raise RunFileError("a model is given twice, which is no second seed", fix="give each once")
 
 
 @dataclass(frozen=True)

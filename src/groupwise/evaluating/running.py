@@ -96,7 +96,8 @@ def evaluate(target: Target, wanted: Wanted, out: Path | None, say: Say) -> tupl
     assert reward is not None, "the stage was chosen for its rewards"
     with closing(reward):
         prompts = _prompts(target, wanted, reward, tokenizer, say)
-        records = Records(default_folder(target.label, identity) if out is None else out, identity)
+        asked = identity | {"prompts": wanted.prompts, "greedy": wanted.greedy, "ks": wanted.ks}
+        records = Records(default_folder(target.label, asked) if out is None else out, identity)
         kinds = {"greedy": SamplingParams(0.0, max_tokens)} if wanted.greedy else {}
         if wanted.samples:
             kinds["samples"] = SamplingParams(wanted.temperature_in(stage), max_tokens)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from groupwise.errors import RunFolderError
 from groupwise.telemetry.run_folder import RunFolder
 from groupwise.telemetry.summary import Summary, summarise
 
@@ -17,7 +18,12 @@ OBJECTIVE = "objective.txt"
 
 def facts_of(folder: RunFolder, steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Names and values of what a reader wants to know first; `steps` are the rows of optimiser steps."""
-    run = tomllib.loads(folder.run_file.read_text("utf-8"))
+    try:
+        run = tomllib.loads(folder.run_file.read_text("utf-8"))
+    except ValueError as error:
+        raise RunFolderError(
+            f"{folder.run_file} is not valid TOML: {error}", fix="put the run's own file back"
+        ) from error
     environment = _object(folder.environment)
     stages = run.get("stages", [run])  # a run of one stage has it at the top
     planned = sum(stage.get("steps", 0) for stage in stages)

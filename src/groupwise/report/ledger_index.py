@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
+from groupwise.errors import RunFolderError
 from groupwise.telemetry.run_folder import RunFolder
 
 COLUMNS = (
@@ -131,7 +132,7 @@ class LedgerIndex:
 
     def rows(self, entry: Entry) -> list[dict[str, Any]]:
         """Every column of the group's completions."""
-        rows: list[dict[str, Any]] = parquet.read_table(entry.file, filters=[("group_id", "=", entry.id)]).to_pylist()
+        rows: list[dict[str, Any]] = _read(entry.file, filters=[("group_id", "=", entry.id)]).to_pylist()
         return rows
 
     def entry(self, source: str, step: int, group_id: str) -> Entry | None:
@@ -140,6 +141,14 @@ class LedgerIndex:
             if entry.step == step and entry.id == group_id:
                 return entry
         return None
+
+
+def _read(file: Path, **options: Any) -> pa.Table:
+    """A file of the ledger. Raises `RunFolderError` where it can't be read."""
+    try:
+        return parquet.read_table(file, **options)
+    except (pa.ArrowException, OSError) as error:
+        raise RunFolderError(f"{file} can't be read ({str(error).splitlines()[0]})", fix="take it out") from error
 
 
 def chosen(entries: Sequence[Entry], show: str) -> list[Entry]:
@@ -160,7 +169,7 @@ def chosen(entries: Sequence[Entry], show: str) -> list[Entry]:
 
 def entries_of(file: Path, source: str) -> list[Entry]:
     """The groups of one file of the ledger."""
-    table = parquet.read_table(file, columns=[*COLUMNS, *LISTS])
+    table = _read(file, columns=[*COLUMNS, *LISTS])
     lengths = compute.list_value_length(table["token_ids"]).to_pylist()
     log_probs = _means(table["sampler_log_probs"].combine_chunks())
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -217,7 +226,7 @@ def _means(lists: pa.ListArray) -> list[float | None]:
 
 def _holding(file: Path, search: str) -> Iterator[str]:
     """The ids of the groups of a file in whose texts this stands."""
-    table = parquet.read_table(file, columns=["group_id", "prompt_id", "prompt", "completion", "reason"])
+    table = _read(file, columns=["group_id", "prompt_id", "prompt", "completion", "reason"])
     holds = None
     for column in ("prompt_id", "prompt", "completion", "reason"):
         here = compute.fill_null(compute.match_substring(table[column], search, ignore_case=True), False)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from groupwise.errors import RunFolderError
 from groupwise.statistics.intervals import mean_interval
 from groupwise.telemetry.run_folder import write_atomically
 from groupwise.types import Group, Maximum, Mean, Metric, Score, Total
@@ -24,11 +25,21 @@ def append(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All complete rows; a last line torn by a crash is left out."""
+    """All complete rows; a last line torn by a crash is left out. Raises `RunFolderError` for a line that is no row."""
     if not path.exists():
         return []
-    lines = path.read_text("utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    lines = path.read_bytes().splitlines(keepends=True)
+    return [_row(line, path, number) for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
+
+
+def _row(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict) or "step" not in row:
+        raise RunFolderError(f"{path}, line {number} is no row with a step", fix="mend that line, or take it out")
+    return row
 
 
 def drop_after(path: Path, step: int) -> None:
