@@ -112,6 +112,7 @@ class Recorder:
         """A row of its own, and the completions that were sampled for it, if any."""
         if groups:
             self.ledger.write(ledger.file_of(self.folder.evaluations, step), step, stage, groups)
+            self.ledger.background.flush()  # a resumed run takes the row for proof that the file is there
         row = {"step": step, "stage": stage, "eval": result}
         self.evaluations.append(row)
         metrics.append(self.folder.metrics, row)
