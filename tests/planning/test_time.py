@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from groupwise.engines import torch as engine
 from groupwise.errors import UserError
 from groupwise.planning.devices import find
 from groupwise.planning.lengths import Lengths
 from groupwise.planning.levers import levers
 from groupwise.planning.rates import Efficiency, Measured, Roofline, interpolated
 from groupwise.planning.shape import Shape
-from groupwise.planning.time import Fleet, Step, Times, predict
+from groupwise.planning.time import PACK_AT, Fleet, Step, Times, predict
 
 LLAMA_8B = Shape(32, 4096, 32, 8, 128, 14336, 128256, tied=False)
 QWEN_7B = Shape(28, 3584, 28, 4, 128, 18944, 152064, tied=False)
@@ -303,3 +304,7 @@ def test_impossible_layouts_are_refused_in_one_line(layout, said):
     with pytest.raises(UserError) as error:
         Fleet(**layout)
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_weights_are_packed_when_the_engine_packs_them():
+    assert PACK_AT == engine.PACK_AT

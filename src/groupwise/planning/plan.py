@@ -8,6 +8,7 @@ from typing import Any
 
 from groupwise.planning.activations import Packing
 from groupwise.planning.checkpointing import MARGIN
+from groupwise.planning.devices import THIS_MACHINE
 from groupwise.planning.jobs import SEED_ACCOUNTING, Job, PlannedNeeds
 from groupwise.planning.levers import Lever, levers
 from groupwise.planning.memory import Prediction, networks_at_rest, predict
@@ -29,7 +30,7 @@ class Signal:
     """What groups will give, by group size."""
 
     groups: Sequence[GroupSignal]
-    """The job's own size first among equals: all of `SIZES` and it."""
+    """`SIZES` and the job's own, in order."""
     own: GroupSignal
     refilling: Refilling | None
     """Where the algorithm samples until enough groups give signal."""
@@ -231,7 +232,7 @@ def to_json(found: Plan) -> dict[str, Any]:
         "algorithm": job.algorithm,
         "accounting": job.accounting,
         "devices": job.layout.devices + job.layout.engine_devices,
-        "device": "cpu" if job.layout.device is None else job.layout.device.name,
+        "device": _device(job),
         "total_gb": found.total / 1e9,
         "total_gib": found.total / 2**30,
         "components": gigabytes(found.components),
@@ -275,6 +276,13 @@ def to_json(found: Plan) -> dict[str, Any]:
             "prompts_to_see_a_rise_of_0.05": signal.prompts_to_see,
         }
     return answer
+
+
+def _device(job: Job) -> str | None:
+    """Its kind; None where none was named."""
+    if job.layout.device is not None:
+        return job.layout.device.name
+    return None if job.layout.memory is None else THIS_MACHINE
 
 
 def gigabytes(parts: Mapping[str, int]) -> dict[str, float]:

@@ -110,6 +110,7 @@ def calibrate(job: Job, config: Any, lora: LoraSettings | None = None) -> Rates:
 def _calibration(job: Job) -> Path:
     """The file of what depends on the machine, its threads, torch, the model's shape, and on what is measured."""
     about = [
+        [field.name for field in dataclasses.fields(Measured)],
         platform.processor(),
         platform.node(),
         torch.get_num_threads(),
