@@ -61,6 +61,8 @@ def load_run(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = 
     for override in overrides:
         _override(raw, override)
     raw = _with_stages(_expand(raw))
+    for override in overrides:
+        _must_reach(raw, override)
     _make_paths_absolute(raw, base)
     try:
         run = Run.model_validate(raw)
@@ -155,6 +157,29 @@ def _expand(table: dict[str, Any]) -> dict[str, Any]:
     if isinstance(expanded.get("engine"), dict):
         expanded["engine"] = {"name": "torch"} | expanded["engine"]
     return expanded
+
+
+def _must_reach(raw: Mapping[str, Any], override: str) -> None:
+    """Raise `RunFileError` for an override of all stages where each of them has a value of its own, which wins."""
+    keys = override.partition("=")[0].strip().split(".")
+    stages = raw.get("stages")
+    if keys[0] not in Stage.model_fields or not isinstance(stages, list) or len(stages) < 2:
+        return
+    alone: dict[str, Any] = {}
+    _override(alone, override)
+    wanted = _expand(alone)
+    if not any(_holds(stage, wanted) for stage in stages):
+        raise RunFileError(
+            f"--set {override!r} reaches no stage: each sets that itself",
+            fix=f"set stages.N.{'.'.join(keys)}, N from 0",
+        )
+
+
+def _holds(tree: Any, wanted: Any) -> bool:
+    """Whether all of `wanted` stands in the tree."""
+    if isinstance(tree, dict) and isinstance(wanted, dict):
+        return all(key in tree and _holds(tree[key], value) for key, value in wanted.items())
+    return bool(tree == wanted)
 
 
 def _with_stages(raw: dict[str, Any]) -> dict[str, Any]:

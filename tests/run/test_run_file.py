@@ -504,3 +504,12 @@ def test_a_preset_is_read_back_and_a_none_that_cannot_be_written_beside_it_is_re
     for key in (key for key in PRESETS[preset][algorithm] if ALGORITHMS[algorithm].model_fields[key].default is None):
         with pytest.raises(RunFileError, match=f"{key} = None beside preset '{preset}', which sets it, can't be"):
             load_run(tomllib.loads(RUN) | {"algorithm": given | {key: None}})
+
+
+def test_R047_an_override_that_no_stage_takes_is_refused() -> None:
+    written = tomllib.loads(to_toml(load_run("sums_from_scratch").run))
+    with pytest.raises(RunFileError, match="reaches no stage: each sets that itself; set stages.N.evaluation.prompts"):
+        load_run(written, ["evaluation.prompts=5"])
+    changed = load_run(written, ["stages.1.evaluation.prompts=5"]).run
+    assert changed.stages[1].evaluation.prompts == 5
+    assert load_run("sums_from_scratch", ["evaluation.prompts=5"]).run.stages[0].evaluation.prompts == 5
